@@ -1,0 +1,1 @@
+"""The client side: data, training, privacy pipeline, holders, and the thin Flower skin."""
