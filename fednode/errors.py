@@ -1,0 +1,78 @@
+"""Two families of error: a peer's fault is data that is counted; our own is an exception with its exit code.
+
+FednodeError
++- PeerFault            what arrived is bad: counted under `reason`, the run goes on
++- ConfigError      2   the settings cannot work; says which one and what to do
++- DataError        3   the data are missing or unreadable
++- BudgetExhausted  4   the privacy budget does not hold what is asked
++- TooFewSurvivors  5   fewer updates arrived than the round may open
++- TooFewHolders    6   fewer key holders answered than it takes to open
++- OpeningRejected  7   what was opened is not what honest holders would have opened
++- StoreError       8   a disk or a cache did not take what it was given
++- Interrupted    130   the operator asked to stop
+"""
+
+from typing import ClassVar
+
+
+class FednodeError(Exception):
+    """Every error that FedNode raises on purpose; `exit_code` is what the command line ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class PeerFault(FednodeError):
+    """A peer sent something that cannot be accepted: `reason` is the short name it is counted under."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class ConfigError(FednodeError):
+    """A setting cannot work: the sentence names it and says what to do."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class DataError(FednodeError):
+    """The data are missing or unreadable: the sentence says where they come from."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class BudgetExhausted(FednodeError):
+    """The privacy budget does not hold what is asked; nothing was spent by asking."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class TooFewSurvivors(FednodeError):
+    """Fewer updates arrived than a round may open; nothing was opened, nothing was charged."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class TooFewHolders(FednodeError):
+    """Fewer holders answered than it takes to open; a charge already made is kept."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class OpeningRejected(FednodeError):
+    """The opened sum failed its check: nothing is published, the charge is kept."""
+
+    exit_code: ClassVar[int] = 7
+
+
+class StoreError(FednodeError):
+    """A disk, a key folder or a cache did not take what it was given; nothing is half-written."""
+
+    exit_code: ClassVar[int] = 8
+
+
+class Interrupted(FednodeError):
+    """The operator asked to stop: the ledger is whole, finished rounds are kept."""
+
+    exit_code: ClassVar[int] = 130

@@ -1,0 +1,136 @@
+"""An append-only file that one process holds at a time: when `append` returns the line is on the disk, else it is
+not."""
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+from typing import Self
+
+from fednode.errors import StoreError
+
+
+class Journal:
+    """The file behind a ledger: mode 0600, an exclusive lock while open, O_APPEND, every change fsynced.
+
+    The holder passes the size that it believes the file to have; anything else there is a reason to refuse. Not for
+    use by several threads at once. POSIX only (flock).
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor: int | None = descriptor
+        self._broken = False
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open or create and lock. Raises StoreError when the file cannot be had or another process holds it."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"ledger {path} cannot be opened: {error.strerror}; choose another run folder") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(
+                f"ledger {path} is in use by another process; wait for that run to end or choose another run folder"
+            ) from error
+        return cls(path, descriptor)
+
+    def read(self) -> bytes:
+        """Everything that is in the file."""
+        descriptor, parts = self._open_descriptor(), []
+        left, at = os.fstat(descriptor).st_size, 0
+        try:
+            while left > 0 and (part := os.pread(descriptor, left, at)):
+                parts.append(part)
+                left, at = left - len(part), at + len(part)
+        except OSError as error:
+            raise StoreError(f"ledger {self._path} cannot be read: {error.strerror}") from error
+        return b"".join(parts)
+
+    def append(self, line: bytes, at: int) -> None:
+        """Write `line` as bytes `at` and following, and fsync.
+
+        Raises StoreError, with the file as it was before, when the disk does not take the line; and when the file was
+        changed, moved or replaced by somebody else. After a failed fsync or a failed repair nothing more is written:
+        what the disk holds is then unknown until the file is opened again.
+        """
+        descriptor = self._open_descriptor()
+        self._require_undisturbed(descriptor, at)
+        written = False
+        try:
+            _write_all(descriptor, line)
+            written = True
+            os.fsync(descriptor)
+        except BaseException as error:
+            self._undo(descriptor, at)
+            self._broken = self._broken or written
+            if isinstance(error, OSError):
+                raise StoreError(
+                    f"ledger {self._path} could not be written: {error.strerror}; nothing was charged, "
+                    "make room and try again"
+                ) from error
+            raise
+
+    def cut(self, size: int) -> None:
+        """Drop everything after `size` bytes, and fsync. Raises StoreError when the disk refuses."""
+        descriptor = self._open_descriptor()
+        try:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+        except OSError as error:
+            raise StoreError(f"ledger {self._path} cannot be repaired: {error.strerror}") from error
+
+    def sync_folder(self) -> None:
+        """Make the file's name as durable as its content. Raises StoreError when the disk refuses."""
+        try:
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise StoreError(f"the folder of ledger {self._path} cannot be synced: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Give the lock back; closing twice is allowed."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            raise ValueError("the ledger is closed")
+        return self._descriptor
+
+    def _require_undisturbed(self, descriptor: int, size: int) -> None:
+        if self._broken:
+            raise StoreError(
+                f"ledger {self._path} failed before and takes nothing more; start again to have it checked"
+            )
+        mine = os.fstat(descriptor)
+        try:
+            named = self._path.stat()
+        except OSError:
+            named = None
+        if named is None or (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
+            raise StoreError(
+                f"ledger {self._path} was moved, replaced or deleted while in use; put it back and start again"
+            )
+        if stat.S_ISREG(mine.st_mode) and mine.st_size != size:
+            raise StoreError(f"ledger {self._path} was changed while in use; start again to have it checked")
+
+    def _undo(self, descriptor: int, size: int) -> None:
+        try:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+        except OSError:
+            self._broken = True
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
