@@ -1,0 +1,28 @@
+"""The running sum: updates are folded in as they come, and what is kept does not grow with their number."""
+
+from dataclasses import dataclass, field, replace
+
+from fednode.errors import PeerFault
+from fednode_crypto import SealedSum, Tampered
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A sum of sealed updates that its holder cannot open, and whose they are."""
+
+    total: SealedSum = field(repr=False)
+    names: tuple[str, ...] = ()
+
+    def add(self, name: str, payload: bytes) -> "Fold":
+        """The fold with one more update; `self` stays as it was.
+
+        Raises `PeerFault("bad-payload")` for bytes that no honest client sends, and `ValueError` for a name that is in
+        already: no update is counted twice.
+        """
+        if name in self.names:
+            raise ValueError(f"{name} is in this sum already")
+        try:
+            total = self.total.add(payload)
+        except Tampered as error:
+            raise PeerFault("bad-payload", str(error)) from error
+        return replace(self, total=total, names=(*self.names, name))

@@ -1,0 +1,7 @@
+"""The one place where effects happen, in order: `Driver` runs a task, a round at a time."""
+
+from fednode.driver.channel import Channel, Reply, Request
+from fednode.driver.driver import Driver
+from fednode.driver.parts import Node, Release, RoundOutcome, Task
+
+__all__ = ["Channel", "Driver", "Node", "Release", "Reply", "Request", "RoundOutcome", "Task"]

@@ -1,0 +1,50 @@
+"""Ask, wait, and take each answer as it comes: shared by the key ceremony and the delivery of tasks."""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from fednode.driver.channel import Reply, Request
+from fednode.driver.parts import Node, Task
+from fednode.errors import PeerFault
+from fednode.protocol.envelope import Envelope
+
+log = logging.getLogger("fednode.driver")
+
+
+def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator[Reply]:
+    """Send, then yield each member's answer to this very request until all have come or `seconds` have passed."""
+    tags = {member: request.tag for member, request in requests.items()}
+    node.channel.send(requests)
+    deadline = node.clock.now() + seconds
+    while tags:
+        replies = node.channel.receive()
+        for reply in replies:
+            if tags.get(reply.sender) == reply.tag:
+                del tags[reply.sender]
+                yield reply
+            else:
+                log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
+        if not replies and tags:
+            if node.clock.now() >= deadline or node.stop():
+                return
+            node.clock.sleep(node.poll)
+
+
+def read_answer(reply: Reply, kind: str, task: Task, max_body: int) -> Envelope:
+    """The signed envelope of `kind` in a reply, by the member that was asked, about this task.
+
+    Raises `PeerFault`: "no-answer", "refused" with the member's own reason, or what reading and verifying raise.
+    """
+    if reply.frame is None:
+        raise PeerFault("no-answer", reply.error)
+    envelope = Envelope.from_bytes(reply.frame, max_body)
+    member = envelope.signed.verified(task.cohort)
+    if member.name != reply.sender:
+        raise PeerFault("stranger", f"{member.name} answered for {reply.sender}")
+    if envelope.head.task != task.name:
+        raise PeerFault("another-task", envelope.head.task)
+    if envelope.head.kind == "refusal":
+        raise PeerFault(f"refused: {envelope.about.text('reason', 64)}", envelope.about.text("detail", 512))
+    if envelope.head.kind != kind:
+        raise PeerFault("unexpected", f"{envelope.head.kind} where {kind} was asked")
+    return envelope

@@ -1,0 +1,96 @@
+"""A task from its joint key to its last model."""
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.driver.asking import ask, read_answer
+from fednode.driver.ceremony import AgreedKey, agree_on_key
+from fednode.driver.channel import Request
+from fednode.driver.parts import Node, RoundOutcome, Task
+from fednode.driver.rounds import RoundRun
+from fednode.errors import PeerFault
+from fednode.protocol.model import model_digest
+from fednode.protocol.requests import ask_frame
+from fednode.protocol.spec import RoundSpec
+
+log = logging.getLogger("fednode.driver")
+
+
+class Driver:
+    """Runs the rounds of one task over one channel; the model lives in the parameter store, the budget in the
+    ledger."""
+
+    def __init__(self, node: Node, task: Task) -> None:
+        self._node, self._task = node, task
+        self._key: AgreedKey | None = None
+        self._uninformed = {client.name for client in task.cohort.clients}
+        self._momentum = task.optimiser.init(task.layout.dimension)
+
+    def begin(self, parameters: NDArray[np.float64]) -> None:
+        """Agree on a joint key and write version 1 of the model.
+
+        Raises `TooFewHolders` or `OpeningRejected`: nothing was sent to a client then, and nothing was charged.
+        """
+        self._key = agree_on_key(self._node, self._task)
+        self._node.parameters.write(parameters, {"round": 0})
+
+    def run_round(self, number: int) -> RoundOutcome:
+        """One round. A release changes the model; anything else leaves it as it was.
+
+        Raises `BudgetExhausted` before any client is asked, if even the smallest cohort's charge would not fit.
+        """
+        self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
+        self._inform()
+        outcome = RoundRun(self._node, self._task, self._spec(number), self._invited()).run()
+        for name, reason in outcome.rejected:
+            if reason == "refused: unknown-task":
+                self._uninformed.add(name)
+        if outcome.release is not None:
+            self._apply(number, outcome.release.mean)
+        log.info("round %d: %s", number, outcome.cause or f"released over {len(outcome.survivors)} updates")
+        return outcome
+
+    def parameters(self) -> NDArray[np.float64]:
+        """The newest model, float64 [d], read-only."""
+        return self._node.parameters.read().vector
+
+    def _apply(self, number: int, mean: NDArray[np.float64]) -> None:
+        self._momentum, vector = self._task.optimiser.apply(self._momentum, self.parameters(), mean)
+        self._node.parameters.write(vector, {"round": number})
+
+    def _agreed(self) -> AgreedKey:
+        if self._key is None:
+            raise RuntimeError("a round before `begin`: there is no joint key yet")
+        return self._key
+
+    def _invited(self) -> frozenset[str]:
+        return frozenset(client.name for client in self._task.cohort.clients)
+
+    def _inform(self) -> None:
+        """Give the task and the joint key to clients that do not have them: all at first, later those that forgot."""
+        if not self._uninformed:
+            return
+        agreed = self._agreed()
+        frame = ask_frame("task", self._task.name, agreed.card.parts() | agreed.published.parts())
+        request = Request("query", f"{self._task.name}/task", frame)
+        for reply in ask(self._node, dict.fromkeys(sorted(self._uninformed), request), self._task.terms.deadline):
+            try:
+                read_answer(reply, "ready", self._task, 0)
+                self._uninformed.discard(reply.sender)
+            except PeerFault as fault:
+                log.warning("%s did not take the task: %s", reply.sender, fault)
+
+    def _spec(self, number: int) -> RoundSpec:
+        snapshot = self._node.parameters.read()
+        return RoundSpec(
+            task=self._task.name,
+            round=number,
+            model_version=snapshot.version,
+            model_digest=model_digest(self._task.layout.unflatten(snapshot.vector)),
+            cohort_digest=self._task.cohort.digest(),
+            key_digest=self._agreed().key.digest(),
+            terms=self._task.terms,
+            sum_params=self._task.sum_params,
+        )

@@ -1,0 +1,80 @@
+"""Opening one sum: what the holders are asked, how their answers are read, and what comes out."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.aggregate import Fold
+from fednode.driver.asking import read_answer
+from fednode.driver.channel import Reply, Request
+from fednode.driver.parts import Node, Task
+from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
+from fednode.protocol.envelope import Signed
+from fednode.protocol.requests import roster_part, spec_frame
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import digest
+from fednode_crypto import NotEnoughShares, Tampered, WrongAnswer
+
+log = logging.getLogger("fednode.driver")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """One request to each holder, and the digests that their answers must name."""
+
+    spec: bytes
+    roster: bytes
+    request: bytes
+    messages: Mapping[str, Request] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A holder's answer: its point and its part of the sum."""
+
+    point: int
+    body: bytes = field(repr=False)
+
+
+def open_requests(task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold) -> OpenRequest:
+    """The request to open `fold`, whose updates have these signed heads."""
+    roster, wanted = roster_part(heads), fold.total.request()
+    frame = spec_frame("open", spec, {"roster": roster, "request": wanted})
+    tag = f"{task.name}/open/{spec.round}"
+    messages = {holder.name: Request("query", tag, frame) for holder in task.cohort.holders}
+    return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), messages)
+
+
+def read_opening(reply: Reply, request: OpenRequest, task: Task) -> Opening:
+    """A holder's part, signed, for this very spec, roster and request. Raises `PeerFault`."""
+    envelope = read_answer(reply, "answer", task, task.sum_params.answer_bytes)
+    about = envelope.about.only("point", "roster", "request")
+    named = (envelope.head.spec, about.octets("roster", 32), about.octets("request", 32))
+    if named != (request.spec, request.roster, request.request):
+        raise PeerFault("another-request", "the answer is for something else")
+    point = about.integer("point", 1, 255)
+    if point != task.cohort.member(reply.sender).point:
+        raise PeerFault("another-point", f"{reply.sender} answered for point {point}")
+    return Opening(point, envelope.body)
+
+
+def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
+    """The integer sum, exact; a holder whose answer contradicts the others is left out if enough remain.
+
+    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must
+    be."""
+    try:
+        return node.scheme.combine(task.sum_params, fold.total, answers)
+    except NotEnoughShares as error:
+        raise TooFewHolders(str(error)) from error
+    except WrongAnswer as error:
+        rest = {point: answer for point, answer in answers.items() if point not in error.points}
+        if error.points and len(rest) >= task.sum_params.threshold:
+            log.warning("the answers of points %s are wrong and left out", error.points)
+            return combine_answers(node, task, fold, rest)
+        raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error
+    except Tampered as error:
+        raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error

@@ -1,0 +1,72 @@
+"""Files that are whole or absent: written aside, fsynced, renamed."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from fednode.errors import StoreError
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Put `data` at `path` so that a reader, or a crash, sees all of it or nothing.
+
+    Raises `StoreError` with the operating system's reason; whatever stood at `path` before is then still there.
+    """
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        try:
+            _write_synced(aside, data, mode)
+            aside.replace(path)
+            sync_folder(path.parent)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                aside.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"could not write {path}: {error.strerror or error}; free some space or choose another folder"
+        ) from error
+
+
+def _write_synced(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def append_line(path: Path, line: bytes, mode: int = 0o600) -> None:
+    """Append one line and fsync before returning; a line that did not fit whole is taken back.
+
+    Raises `StoreError`; the file then holds exactly what it held before.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
+        try:
+            before = os.fstat(descriptor).st_size
+            try:
+                if os.write(descriptor, line + b"\n") != len(line) + 1:
+                    raise OSError("the disk took only a part of the line")
+                os.fsync(descriptor)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, before)
+                raise
+        finally:
+            os.close(descriptor)
+        if before == 0:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(
+            f"could not append to {path}: {error.strerror or error}; free some space and start again"
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new file in `folder` outlive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,174 @@
+"""A Flower `Grid` in one process: no Ray, no SuperLink, no ports; every message goes through Flower's own
+serialisation.
+
+Work is done when somebody pulls: one client runs, its reply leaves, the next one runs. Nothing is collected in a list.
+Faults are injected here, between the serialised bytes, so that the node and the members run the code that they always
+run.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+from fednode.protocol.requests import frame_kind, read_spec
+from fednode.records import frame_of, has_frame, to_content
+from fednode.settings import Fault
+
+log = logging.getLogger("fednode.inproc")
+_RUN_ID = 1
+_CLIENT_CRASHED = 2
+_SILENT = frozenset({"lost-before-upload", "dead"})
+Config = Mapping[str, int | float | str | bool]
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """A message on its way: the bytes, and what is going to happen to it."""
+
+    message_id: str
+    node: int
+    wire: bytes = field(repr=False)
+    push: int
+    faults: frozenset[str] = frozenset()
+
+
+class InProcGrid(Grid):
+    """Delivers to one ClientApp in this process, as many nodes as there are `names`; node i is called names[i]."""
+
+    def __init__(
+        self, client_app: ClientApp, names: Sequence[str], run_config: Config, faults: Iterable[Fault] = ()
+    ) -> None:
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, _RUN_ID, 1
+        self._run = Run.create_empty(_RUN_ID)
+        self._app, self._names, self._faults = client_app, tuple(names), tuple(faults)
+        self._contexts = {
+            100 + index: Context(
+                run_id=_RUN_ID,
+                node_id=100 + index,
+                node_config={"partition-id": index, "num-partitions": len(self._names)},
+                state=RecordDict(),
+                run_config=dict(run_config),
+            )
+            for index in range(len(self._names))
+        }
+        self._queue: deque[_Delivery] = deque()
+        self._held: deque[tuple[int, Message]] = deque()
+        self._last_update: dict[int, RecordDict] = {}
+        self._pushes = 0
+
+    def set_run(self, run: Run) -> None:
+        """Take Flower's description of the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """Flower's description of the run."""
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message; deprecated by Flower, there because the interface has it."""
+        return Message(content=content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Every node, dead ones too: a carrier does not know."""
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Serialise and queue; returns an id a message."""
+        self._pushes += 1
+        ids = []
+        for message in messages:
+            message_id = str(uuid4())
+            message.metadata.__dict__["_message_id"] = message_id
+            wire = message_to_proto(message).SerializeToString()
+            node = message.metadata.dst_node_id
+            faults = self._faults_of(node, message.content)
+            self._queue.append(_Delivery(message_id, node, wire, self._pushes, faults))
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Run the next node that has something to do and return its reply; empty when nobody has."""
+        wanted = set(message_ids)
+        if self._held and self._held[0][0] < self._pushes:
+            return [self._held.popleft()[1]]
+        while self._queue:
+            delivery = self._queue.popleft()
+            if delivery.message_id in wanted:
+                reply = self._deliver(delivery)
+                if reply is not None:
+                    return [reply]
+        return []
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Push, then pull until nothing more comes; nobody is far away, so `timeout` has nothing to bound."""
+        del timeout
+        ids = list(self.push_messages(messages))
+        replies: list[Message] = []
+        while batch := list(self.pull_messages(ids)):
+            replies += batch
+        return replies
+
+    # --- delivery and faults
+
+    def _faults_of(self, node: int, content: RecordDict) -> frozenset[str]:
+        frame = frame_of(content) if has_frame(content) else b""
+        kind = frame_kind(frame)
+        if kind not in ("round", "open"):
+            return frozenset()
+        number = read_spec(kind, frame)[0].round
+        name = self._names[node - 100]
+        return frozenset(fault.kind for fault in self._faults if fault.member == name and fault.covers(number))
+
+    def _deliver(self, delivery: _Delivery) -> Message | None:
+        if delivery.faults & _SILENT:
+            return None
+        message = message_from_proto(ProtoMessage.FromString(delivery.wire))
+        reply = self._spoil(delivery, self._answer(delivery, message))
+        carried = message_from_proto(ProtoMessage.FromString(message_to_proto(reply).SerializeToString()))
+        if "slow" in delivery.faults:
+            self._held.append((delivery.push, carried))
+            return None
+        if "repeat" in delivery.faults:
+            self._held.appendleft((-1, carried))
+        return carried
+
+    def _answer(self, delivery: _Delivery, message: Message) -> Message:
+        try:
+            return self._app(message, self._contexts[delivery.node])
+        except Exception as error:  # noqa: BLE001 - as a SuperNode does: a client that breaks is an answer, not our end
+            log.warning("%s ended with %r", self._names[delivery.node - 100], error)
+            return Message(
+                Error(code=_CLIENT_CRASHED, reason=f"{type(error).__name__}: {error}"[:300]), reply_to=message
+            )
+
+    def _spoil(self, delivery: _Delivery, reply: Message) -> Message:
+        """Garbage in place of the update, or last round's update again as this round's."""
+        if not reply.has_content():
+            return reply
+        honest = reply.content
+        if "garbage" in delivery.faults:
+            reply.content = to_content(os.urandom(len(frame_of(honest))))
+        elif "lie" in delivery.faults:
+            reply.content = self._last_update.get(delivery.node, to_content(b""))
+        self._last_update[delivery.node] = honest
+        return reply
+
+
+def run_in_process(server_app: ServerApp, grid: InProcGrid, run_config: Config) -> None:
+    """Run a ServerApp over a grid in this process; its exceptions come through."""
+    context = Context(run_id=_RUN_ID, node_id=1, node_config={}, state=RecordDict(), run_config=dict(run_config))
+    server_app(grid, context)

@@ -1,0 +1,140 @@
+"""The trust root: who takes part, said by an enrolment key that is not the node's.
+
+A cohort file names every member with its role and public keys and carries one signature. Its enrolment public key
+stands in every client's and every holder's own configuration, so a node that invents members, or swaps a holder's key,
+is refused.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from fednode.errors import PeerFault
+from fednode.wire import Fields, canonical, digest, parse
+from fednode_crypto import CryptoError
+from fednode_crypto.errors import BadSignature
+from fednode_crypto.identity import BoxPublicKey, SigningKey, VerifyKey
+
+Role = Literal["client", "holder"]
+MAX_MEMBERS = 100_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_DOMAIN = b"cohort"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One enrolled party. `point` is a holder's Shamir point (1 .. k) and 0 for a client."""
+
+    name: str
+    role: Role
+    verify_key: VerifyKey
+    box_key: BoxPublicKey
+    point: int = 0
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise ValueError(f"{self.name!r} is no member name: letters, digits, dot, dash and underscore, 63 at most")
+        if (self.role == "holder") != (self.point > 0):
+            raise ValueError(f"{self.name}: a holder has a point of 1 or more, a client has none")
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-safe form; keys in hexadecimal."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "verify_key": self.verify_key.raw.hex(),
+            "box_key": self.box_key.raw.hex(),
+            "point": self.point,
+        }
+
+    @staticmethod
+    def from_fields(row: Fields) -> "Member":
+        """A member from untrusted fields. Raises `PeerFault("malformed")`."""
+        row.only("name", "role", "verify_key", "box_key", "point")
+        role = row.text("role")
+        if role not in ("client", "holder"):
+            raise PeerFault("malformed", f"{role} is no role")
+        try:
+            return Member(
+                name=row.text("name"),
+                role="client" if role == "client" else "holder",
+                verify_key=VerifyKey.from_bytes(row.octets("verify_key", 32)),
+                box_key=BoxPublicKey.from_bytes(row.octets("box_key", 32)),
+                point=row.integer("point", 0, 255),
+            )
+        except (ValueError, CryptoError) as error:
+            raise PeerFault("malformed", str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """The signed list of members, and nothing that was not signed."""
+
+    members: tuple[Member, ...]
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        names = [member.name for member in self.members]
+        keys = [member.verify_key.raw for member in self.members]
+        points = sorted(member.point for member in self.members if member.role == "holder")
+        if len(set(names)) != len(names) or len(set(keys)) != len(keys):
+            raise ValueError("a cohort names nobody twice and no key twice")
+        if points != list(range(1, len(points) + 1)):
+            raise ValueError(f"the holders' points are {points}, not 1 to {len(points)}")
+
+    @staticmethod
+    def enrol(members: Iterable[Member], enrolment_key: SigningKey) -> "Cohort":
+        """The cohort of these members, signed. Raises `ValueError` on a repeat or a gap in the points."""
+        listed = tuple(sorted(members, key=lambda member: member.name))
+        return Cohort(listed, enrolment_key.sign(_DOMAIN, _listing(listed)))
+
+    def verified(self, enrolment_public: VerifyKey) -> "Cohort":
+        """Itself, if `enrolment_public` signed it. Raises `PeerFault("unknown-cohort")`."""
+        try:
+            enrolment_public.verify(self.signature, _DOMAIN, _listing(self.members))
+        except BadSignature as error:
+            raise PeerFault("unknown-cohort", "the enrolment key did not sign this list") from error
+        return self
+
+    def digest(self) -> bytes:
+        """32 bytes that name this list, whoever signed it."""
+        return digest("cohort", _listing(self.members))
+
+    @property
+    def clients(self) -> tuple[Member, ...]:
+        """The members who may send updates."""
+        return tuple(member for member in self.members if member.role == "client")
+
+    @property
+    def holders(self) -> tuple[Member, ...]:
+        """The key holders, in the order of their points."""
+        return tuple(sorted((m for m in self.members if m.role == "holder"), key=lambda m: m.point))
+
+    def member(self, name: str) -> Member:
+        """The member of this name. Raises `PeerFault("stranger")`."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise PeerFault("stranger", f"{name[:64]} is not enrolled")
+
+    def to_bytes(self) -> bytes:
+        """The cohort file: JSON that a person can read."""
+        return canonical({**json.loads(_listing(self.members)), "signature": self.signature.hex()})
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Cohort":
+        """The cohort in a file or a message, its signature not yet checked. Raises `PeerFault("malformed")`."""
+        fields = parse(data.strip()).only("format", "members", "signature")
+        if fields.text("format") != "fednode-cohort-1":
+            raise PeerFault("malformed", "not a FedNode cohort file")
+        members = tuple(Member.from_fields(row) for row in fields.rows("members", MAX_MEMBERS))
+        try:
+            return Cohort(members, fields.octets("signature", 64))
+        except ValueError as error:
+            raise PeerFault("malformed", str(error)) from error
+
+
+def _listing(members: tuple[Member, ...]) -> bytes:
+    return canonical({"format": "fednode-cohort-1", "members": [member.to_dict() for member in members]})

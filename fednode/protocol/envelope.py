@@ -1,0 +1,163 @@
+"""What a member says: a head that its key signed, and a body that the head names by hash.
+
+A roster is a list of heads without bodies: it proves to a holder, whatever the node claims, which enrolled clients
+sent an update for which round.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fednode.errors import PeerFault
+from fednode.protocol.cohort import Cohort, Member
+from fednode.wire import Fields, canonical, join_parts, pack, parse, split_parts, unpack
+from fednode_crypto.errors import BadSignature
+from fednode_crypto.identity import SigningKey
+
+NO_SPEC = bytes(32)
+_DOMAIN = b"envelope"
+_HEAD = ("kind", "sender", "task", "round", "spec", "about", "size", "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Who says what kind of thing about which round, and the hash of the body that goes with it."""
+
+    kind: str
+    sender: str
+    task: str
+    round: int
+    spec: bytes
+    about: Mapping[str, object]
+    size: int
+    sha256: bytes
+
+    def to_bytes(self) -> bytes:
+        """The bytes that are signed."""
+        return canonical(
+            {
+                "kind": self.kind,
+                "sender": self.sender,
+                "task": self.task,
+                "round": self.round,
+                "spec": self.spec.hex(),
+                "about": dict(self.about),
+                "size": self.size,
+                "sha256": self.sha256.hex(),
+            }
+        )
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Head":
+        """A head from untrusted bytes. Raises `PeerFault("malformed")`."""
+        fields = parse(data).only(*_HEAD)
+        return Head(
+            kind=fields.text("kind"),
+            sender=fields.text("sender"),
+            task=fields.text("task"),
+            round=fields.integer("round", 0, 1_000_000),
+            spec=fields.octets("spec", 32),
+            about=fields.fields("about").raw(),
+            size=fields.integer("size", 0, 1 << 40),
+            sha256=fields.octets("sha256", 32),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A head and the signature over it, not yet checked."""
+
+    head: Head
+    signature: bytes
+
+    def to_bytes(self) -> bytes:
+        """Signature first (64 bytes), then the head as it was signed."""
+        return self.signature + self.head.to_bytes()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Signed":
+        """The inverse of `to_bytes`. Raises `PeerFault("malformed")`."""
+        if not 64 < len(data) <= 1 << 16:
+            raise PeerFault("malformed", "no signed head has this size")
+        return Signed(Head.from_bytes(data[64:]), data[:64])
+
+    def verified(self, cohort: Cohort) -> Member:
+        """The enrolled member who signed it. Raises `PeerFault`: "stranger" or "bad-signature"."""
+        member = cohort.member(self.head.sender)
+        try:
+            member.verify_key.verify(self.signature, _DOMAIN, self.head.to_bytes())
+        except BadSignature as error:
+            raise PeerFault("bad-signature", f"{member.name} did not sign this") from error
+        return member
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A signed head with its body; `open` has checked that they belong together."""
+
+    signed: Signed
+    body: bytes = field(repr=False)
+
+    @property
+    def head(self) -> Head:
+        """What the sender signed."""
+        return self.signed.head
+
+    @property
+    def about(self) -> Fields:
+        """The head's own small fields, for typed reading."""
+        return Fields(self.signed.head.about)
+
+    def to_bytes(self) -> bytes:
+        """The frame that travels."""
+        return pack("envelope", {}, join_parts({"body": self.body, "signed": self.signed.to_bytes()}))
+
+    @staticmethod
+    def from_bytes(data: bytes, max_body: int) -> "Envelope":
+        """An envelope whose body is the one its head names; the signature is not checked yet.
+
+        Raises `PeerFault`: what `unpack` raises, or "damaged".
+        """
+        parts = split_parts(unpack("envelope", data, max_body + (1 << 17)).body, 2)
+        if set(parts) != {"body", "signed"}:
+            raise PeerFault("malformed", "an envelope has a head and a body")
+        envelope = Envelope(Signed.from_bytes(parts["signed"]), parts["body"])
+        head = envelope.head
+        if len(envelope.body) > max_body:
+            raise PeerFault("oversize", f"{len(envelope.body)} bytes, {max_body} at most")
+        if head.size != len(envelope.body) or head.sha256 != hashlib.sha256(envelope.body).digest():
+            raise PeerFault("damaged", "the body is not the one that was signed")
+        return envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A member's pen: its name and its key."""
+
+    name: str
+    key: SigningKey = field(repr=False)
+
+    def write(
+        self, kind: str, topic: "Topic", body: bytes = b"", about: Mapping[str, object] | None = None
+    ) -> Envelope:
+        """An envelope of this kind about `topic`, signed."""
+        head = Head(
+            kind=kind,
+            sender=self.name,
+            task=topic.task,
+            round=topic.round,
+            spec=topic.spec,
+            about=about or {},
+            size=len(body),
+            sha256=hashlib.sha256(body).digest(),
+        )
+        return Envelope(Signed(head, self.key.sign(_DOMAIN, head.to_bytes())), body)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What an envelope is about: a task, a round of it, and that round's spec digest."""
+
+    task: str
+    round: int = 0
+    spec: bytes = NO_SPEC

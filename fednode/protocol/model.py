@@ -1,0 +1,62 @@
+"""The model as it travels: named float32 arrays in one order, and one digest over all of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.errors import PeerFault
+from fednode.wire import canonical, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names and shapes of a model's trainable arrays, in the order in which they stand in the flat vector."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(arrays: Mapping[str, NDArray[np.generic]]) -> "Layout":
+        """The layout of these arrays. Raises `ValueError` if there are none or one is not of floats.
+
+        Integer buffers (a counter of batches, say) are not sent: noise on integers means nothing, so they stay where
+        they are.
+        """
+        if not arrays:
+            raise ValueError("a model without trainable arrays cannot be trained")
+        for name, array in arrays.items():
+            if array.dtype.kind != "f":
+                raise ValueError(
+                    f"{name} is {array.dtype}, not floating: leave it out, integer buffers stay with their owner"
+                )
+        return Layout(tuple(arrays), tuple(array.shape for array in arrays.values()))
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers there are in all."""
+        return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+
+    def flatten(self, arrays: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
+        """All arrays as one float64 vector [d]. Raises `PeerFault("wrong-shape")` if they do not fit this layout."""
+        if tuple(arrays) != self.names or tuple(array.shape for array in arrays.values()) != self.shapes:
+            raise PeerFault("wrong-shape", "the arrays are not those of the model")
+        return np.concatenate([np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()])
+
+    def unflatten(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+        """The arrays of a float64 vector [d], as float32: what travels and what the digest is of."""
+        if vector.shape != (self.dimension,):
+            raise ValueError(f"a vector of {vector.shape} does not fill {self.dimension} parameters")
+        ends = np.cumsum([int(np.prod(shape, dtype=np.int64)) for shape in self.shapes])[:-1]
+        pieces = np.split(vector.astype(np.float32), ends)
+        return {name: piece.reshape(shape) for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)}
+
+
+def model_digest(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    """32 bytes over names, shapes and little-endian float32 values, in order."""
+    parts: list[bytes] = []
+    for name, array in arrays.items():
+        parts.append(canonical({"name": name, "shape": list(array.shape)}))
+        parts.append(np.ascontiguousarray(array, dtype="<f4").tobytes())
+    return digest("model", *parts)

@@ -1,0 +1,147 @@
+"""What the node asks, as frames. The node signs nothing: a member believes only what enrolled members signed.
+
+    key-commit   task, cohort, sum parameters           -> commitment
+    key-reveal   every holder's commitment              -> a part of the joint key, and a boxed share for each holder
+    key-join     every part, and the boxes for me       -> the digest of the joint key, signed
+    key-check    the spec of round 0                    -> a known vector, sealed
+    task         cohort, parameters, commitments, parts -> ready
+    round        a spec (and the model beside it)       -> update
+    open         a spec, a roster, what is to be opened -> answer
+
+Any of them may be answered by a `refusal` with a reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fednode.errors import PeerFault
+from fednode.protocol.cohort import Cohort
+from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import Frame, canonical, join_parts, pack, parse, split_parts, unpack
+from fednode_crypto import SumParams, WrongParameters
+
+MAX_KEY_PART = 1 << 22
+"""Bytes that one holder's part of a joint key, or one boxed share, may take."""
+
+MAX_REQUEST = 1 << 30
+MAX_PARTS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCard:
+    """What a member needs to know of a task before it takes part; whose word it is stands in the signatures inside."""
+
+    task: str
+    cohort: Cohort
+    sum_params: SumParams
+
+    def parts(self) -> dict[str, bytes]:
+        """The card as named bytes."""
+        return {"cohort": self.cohort.to_bytes(), "params": canonical(self.sum_params.to_dict())}
+
+    @staticmethod
+    def from_parts(task: str, parts: Mapping[str, bytes]) -> "TaskCard":
+        """A card from untrusted parts; the cohort's signature is not checked yet. Raises `PeerFault("malformed")`."""
+        if not {"cohort", "params"} <= set(parts):
+            raise PeerFault("malformed", "a task comes with a cohort and sum parameters")
+        try:
+            params = SumParams.from_dict(parse(parts["params"]).raw())
+        except WrongParameters as error:
+            raise PeerFault("malformed", str(error)) from error
+        return TaskCard(task, Cohort.from_bytes(parts["cohort"]), params)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyParts:
+    """What the holders published of a joint key: signed commitments and signed parts, by Shamir point."""
+
+    commitments: Mapping[int, Envelope] = field(repr=False)
+    reveals: Mapping[int, Envelope] = field(repr=False)
+
+    def parts(self) -> dict[str, bytes]:
+        """As named bytes: commitment-1, reveal-1, ..."""
+        commitments = {f"commitment-{point}": envelope.to_bytes() for point, envelope in self.commitments.items()}
+        return commitments | {f"reveal-{point}": envelope.to_bytes() for point, envelope in self.reveals.items()}
+
+    @staticmethod
+    def from_parts(parts: Mapping[str, bytes]) -> "KeyParts":
+        """The published parts among untrusted ones; nothing is verified yet. Raises `PeerFault`."""
+        return KeyParts(_numbered(parts, "commitment-"), _numbered(parts, "reveal-"))
+
+    def verified(self, card: TaskCard) -> "KeyParts":
+        """Itself, if each of the card's holders signed exactly its own commitment and, where given, its own part.
+
+        Raises `PeerFault`: "bad-key-part", "stranger" or "bad-signature".
+        """
+        points = [holder.point for holder in card.cohort.holders]
+        for kind, given in (("key-commitment", self.commitments), ("key-part", self.reveals)):
+            if given and sorted(given) != points:
+                raise PeerFault("bad-key-part", f"{kind}s of {sorted(given)}, not of {points}")
+            for point, envelope in given.items():
+                member = envelope.signed.verified(card.cohort)
+                head = envelope.head
+                if (member.role, member.point, head.kind, head.task) != ("holder", point, kind, card.task):
+                    raise PeerFault("bad-key-part", f"{member.name} signed no {kind} of point {point} for {card.task}")
+        return self
+
+    def bodies(self, kind: str) -> dict[int, bytes]:
+        """The bodies of the commitments ("commitments") or of the parts ("reveals")."""
+        chosen = self.commitments if kind == "commitments" else self.reveals
+        return {point: envelope.body for point, envelope in chosen.items()}
+
+
+def _numbered(parts: Mapping[str, bytes], prefix: str) -> dict[int, Envelope]:
+    found: dict[int, Envelope] = {}
+    for name, data in parts.items():
+        if name.startswith(prefix):
+            number = name.removeprefix(prefix)
+            if not (number.isascii() and number.isdigit() and len(number) <= 3):
+                raise PeerFault("malformed", f"{name} names no point")
+            found[int(number)] = Envelope.from_bytes(data, MAX_KEY_PART)
+    return found
+
+
+def share_context(task: str, cohort: Cohort, sender: str, receiver: str) -> bytes:
+    """Associated data of a boxed share: it opens for this task, this cohort and this pair only."""
+    return canonical({"task": task, "cohort": cohort.digest().hex(), "from": sender, "to": receiver})
+
+
+def ask_frame(kind: str, task: str, parts: Mapping[str, bytes] | None = None) -> bytes:
+    """A request without a spec."""
+    return pack(kind, {"task": task}, join_parts(parts or {}))
+
+
+def read_ask(kind: str, data: bytes) -> tuple[str, dict[str, bytes]]:
+    """Task name and parts of a request without a spec. Raises `PeerFault`."""
+    frame = unpack(kind, data, MAX_REQUEST)
+    return frame.header.only("task").text("task"), split_parts(frame.body, MAX_PARTS)
+
+
+def spec_frame(kind: str, spec: RoundSpec, parts: Mapping[str, bytes] | None = None) -> bytes:
+    """A request about a round."""
+    return pack(kind, spec.to_dict(), join_parts(parts or {}))
+
+
+def read_spec(kind: str, data: bytes) -> tuple[RoundSpec, dict[str, bytes]]:
+    """Spec and parts of a request about a round. Raises `PeerFault`."""
+    frame: Frame = unpack(kind, data, MAX_REQUEST)
+    return RoundSpec.from_fields(frame.header), split_parts(frame.body, MAX_PARTS)
+
+
+def frame_kind(data: bytes) -> str:
+    """The kind a frame says it is of, before anything is checked; "" if it is no frame."""
+    if len(data) < 16 or data[:2] != b"FN":
+        return ""
+    return data[16 : 16 + data[3]].decode("ascii", "replace")
+
+
+def roster_part(updates: Iterable[Signed]) -> bytes:
+    """Signed heads as one byte string, in the order given."""
+    heads = {f"{index:06d}": signed.to_bytes() for index, signed in enumerate(updates)}
+    return join_parts(heads)
+
+
+def read_roster(data: bytes) -> tuple[Signed, ...]:
+    """Signed heads from untrusted bytes; no signature is checked yet. Raises `PeerFault("malformed")`."""
+    return tuple(Signed.from_bytes(head) for head in split_parts(data, MAX_PARTS).values())

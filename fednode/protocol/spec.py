@@ -1,0 +1,112 @@
+"""What a round is: everything that a client needs to judge it, under one digest that stands in every message."""
+
+import math
+from dataclasses import asdict, dataclass, fields
+
+from fednode.errors import PeerFault
+from fednode.wire import Fields, canonical, digest
+from fednode_crypto import SumParams, WrongParameters
+
+KEY_CHECK_ROUND = 0
+"""The round in which the holders open a known vector; training starts at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What stays the same in all rounds of a task.
+
+    `clip` is the L2 bound of one record (model units), the grid step is 2^-grid_bits, `local_variance` the noise of
+    one client per coordinate in grid steps squared, `max_records` the most records one client's sum counts for,
+    `divisor` the public number the opened sum is divided by. `min_survivors - assumed_colluders` shares of noise
+    together reach the target.
+    """
+
+    unit: str
+    clip: float
+    grid_bits: int
+    local_variance: int
+    max_records: int
+    divisor: float
+    min_survivors: int
+    assumed_colluders: int
+    deadline: float
+
+    def __post_init__(self) -> None:
+        numbers = (self.clip, self.divisor, self.deadline)
+        if not all(math.isfinite(value) and value > 0 for value in numbers):
+            raise ValueError("clip, divisor and deadline are finite and above zero")
+        if self.unit != "record":
+            raise ValueError(f"unit {self.unit!r} is not known; this version protects records")
+        if not (0 <= self.grid_bits <= 40 and self.local_variance > 0 and self.max_records > 0):
+            raise ValueError("the grid has 0 to 40 bits, and the noise and the records are above zero")
+        if not 0 <= self.assumed_colluders < self.min_survivors:
+            raise ValueError("fewer colluders are assumed than survivors are asked for")
+
+    def noise_multiplier(self) -> float:
+        """The smallest noise a released sum can have, in units of `clip`: z = sigma * sqrt(honest survivors) / C."""
+        honest = self.min_survivors - self.assumed_colluders
+        return math.sqrt(self.local_variance * honest) / (self.clip * 2.0**self.grid_bits)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSpec:
+    """One round of one task. Two rounds with the same digest are the same round."""
+
+    task: str
+    round: int
+    model_version: int
+    model_digest: bytes
+    cohort_digest: bytes
+    key_digest: bytes
+    terms: Terms
+    sum_params: SumParams
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-safe form; digests in hexadecimal."""
+        return {
+            "task": self.task,
+            "round": self.round,
+            "model_version": self.model_version,
+            "model_digest": self.model_digest.hex(),
+            "cohort_digest": self.cohort_digest.hex(),
+            "key_digest": self.key_digest.hex(),
+            "terms": asdict(self.terms),
+            "sum_params": self.sum_params.to_dict(),
+        }
+
+    def digest(self) -> bytes:
+        """32 bytes that name this round and everything in it."""
+        return digest("round-spec", canonical(self.to_dict()))
+
+    @staticmethod
+    def from_fields(data: Fields) -> "RoundSpec":
+        """A spec from untrusted fields, every bound checked. Raises `PeerFault("malformed")`."""
+        data.only(*(field.name for field in fields(RoundSpec)))
+        try:
+            return RoundSpec(
+                task=data.text("task"),
+                round=data.integer("round", 0, 1_000_000),
+                model_version=data.integer("model_version", 0, 1_000_000),
+                model_digest=data.octets("model_digest", 32),
+                cohort_digest=data.octets("cohort_digest", 32),
+                key_digest=data.octets("key_digest", 32),
+                terms=_terms(data.fields("terms")),
+                sum_params=SumParams.from_dict(data.fields("sum_params").raw()),
+            )
+        except (ValueError, WrongParameters) as error:
+            raise PeerFault("malformed", str(error)) from error
+
+
+def _terms(data: Fields) -> Terms:
+    data.only(*(field.name for field in fields(Terms)))
+    return Terms(
+        unit=data.text("unit"),
+        clip=data.number("clip", 0.0, 1e9),
+        grid_bits=data.integer("grid_bits", 0, 40),
+        local_variance=data.integer("local_variance", 1, 1 << 110),
+        max_records=data.integer("max_records", 1, 1 << 40),
+        divisor=data.number("divisor", 0.0, 1e15),
+        min_survivors=data.integer("min_survivors", 1, 1_000_000),
+        assumed_colluders=data.integer("assumed_colluders", 0, 1_000_000),
+        deadline=data.number("deadline", 0.0, 1e7),
+    )

@@ -1,0 +1,370 @@
+"""A round as a pure value: events in, effects out. No clock, no store, no network.
+
+    COLLECTING --enough, and deadline or all arrived--> CHARGING --charged--> OPENING --opened--> RELEASED
+        |                                                  |                     |
+        +--- too few, stopped ----------------------> FAILED <-- refused, too few holders, rejected --+
+
+`ALLOWED` is the whole table: an event that its state does not list is a mistake of ours and raises; a peer's mistake
+never does, it ends as `Reject` or `Discard`. Everything that affects the state stands in this file.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any
+
+from fednode.privacy.ledger import Receipt
+
+
+class State(Enum):
+    """Where a round stands."""
+
+    COLLECTING = auto()
+    CHARGING = auto()
+    OPENING = auto()
+    RELEASED = auto()
+    FAILED = auto()
+
+
+# --- events: what happened -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A well-formed update, signed by `client`: for which spec, and which bytes."""
+
+    client: str
+    spec_digest: bytes
+    payload_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The update of `client` is in the store and in the sum."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """There was no room for the update of `client`; it is not in the sum and may be sent again."""
+
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An answer of `client` to an earlier round."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """Something from (or about) `client` that is no update: garbage, a refusal, an error on its side."""
+
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """The time to answer is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The operator wants the run to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """The ledger holds the charge, on disk."""
+
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeRefused:
+    """The budget does not hold what these survivors cost; nothing was spent."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A holder's partial opening, well-formed and signed."""
+
+    point: int
+
+
+@dataclass(frozen=True, slots=True)
+class HolderSilent:
+    """A holder refused, failed or ran out of time."""
+
+    point: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The sum is open and passed its checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningFailed:
+    """What came out is not what honest holders open."""
+
+    reason: str
+
+
+Event = (
+    Arrived
+    | Kept
+    | NotKept
+    | Late
+    | Faulted
+    | DeadlinePassed
+    | StopAsked
+    | Charged
+    | ChargeRefused
+    | Answered
+    | HolderSilent
+    | Opened
+    | OpeningFailed
+)
+
+# --- effects: what the driver has to do ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Store this client's update and fold it into the sum."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Count a fault against `client`."""
+
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Count something harmless that came too late or twice."""
+
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Charge the ledger with what these survivors added."""
+
+    survivors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Ask every holder for its part; the receipt is the right to do so."""
+
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Put the answers of these holders together."""
+
+    points: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Write the new model back: the receipt goes into the release."""
+
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the round without a release."""
+
+    cause: str
+    reason: str
+
+
+Effect = Keep | Reject | Discard | Charge | Open | Combine | Publish | Fail
+
+ALLOWED: dict[State, frozenset[type]] = {
+    State.COLLECTING: frozenset({Arrived, Kept, NotKept, Late, Faulted, DeadlinePassed, StopAsked}),
+    State.CHARGING: frozenset({Arrived, Late, Faulted, Charged, ChargeRefused}),
+    State.OPENING: frozenset({Arrived, Late, Faulted, Answered, HolderSilent, DeadlinePassed, Opened, OpeningFailed}),
+    State.RELEASED: frozenset({Arrived, Late, Faulted, Answered, HolderSilent}),
+    State.FAILED: frozenset({Arrived, Late, Faulted, Answered, HolderSilent}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round. `handle` returns the next value and the effects; `self` never changes.
+
+    `survivors` are the clients whose update is in the sum, in the order in which they came.
+    """
+
+    spec_digest: bytes
+    invited: frozenset[str]
+    min_survivors: int
+    holders: frozenset[int]
+    threshold: int
+    state: State = State.COLLECTING
+    arrived: tuple[tuple[str, bytes], ...] = ()
+    survivors: tuple[str, ...] = ()
+    faulted: frozenset[str] = frozenset()
+    answered: frozenset[int] = frozenset()
+    silent: frozenset[int] = frozenset()
+    combining: bool = False
+    receipt: Receipt | None = field(default=None, repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.state in (State.RELEASED, State.FAILED)
+
+    def handle(self, event: Event) -> "tuple[Round, tuple[Effect, ...]]":
+        """The next value of the round and what is to be done now.
+
+        Raises `RuntimeError` for an event that this state does not allow: that is a mistake of the driver.
+        """
+        if type(event) not in ALLOWED[self.state]:
+            raise RuntimeError(f"{type(event).__name__} in {self.state.name}: the driver asked out of order")
+        return _HANDLERS[type(event)](self, event)
+
+
+Step = tuple[Round, tuple[Effect, ...]]
+
+
+def _arrived(now: Round, event: Arrived) -> Step:
+    if event.client not in now.invited:
+        return now, (Reject(event.client, "stranger"),)
+    known = dict(now.arrived)
+    if event.client in known:
+        same = known[event.client] == event.payload_digest
+        return now, (Discard(event.client, "repeat"),) if same else (Reject(event.client, "second-update"),)
+    if event.spec_digest != now.spec_digest:
+        return _count_fault(now, event.client, "another-round")
+    if now.state is not State.COLLECTING:
+        return now, (Discard(event.client, "late"),)
+    return replace(now, arrived=(*now.arrived, (event.client, event.payload_digest))), (Keep(event.client),)
+
+
+def _kept(now: Round, event: Kept) -> Step:
+    if event.client not in dict(now.arrived) or event.client in now.survivors:
+        raise RuntimeError(f"{event.client} was kept without having arrived, or twice")
+    return _when_complete(replace(now, survivors=(*now.survivors, event.client)), ())
+
+
+def _not_kept(now: Round, event: NotKept) -> Step:
+    arrived = tuple(item for item in now.arrived if item[0] != event.client)
+    after = replace(now, arrived=arrived, faulted=now.faulted | {event.client})
+    return _when_complete(after, (Discard(event.client, event.reason),))
+
+
+def _late(now: Round, event: Late) -> Step:
+    return now, (Discard(event.client, "late"),)
+
+
+def _faulted(now: Round, event: Faulted) -> Step:
+    return _count_fault(now, event.client, event.reason)
+
+
+def _count_fault(now: Round, client: str, reason: str) -> Step:
+    effects: tuple[Effect, ...] = (Reject(client, reason),)
+    if now.state is not State.COLLECTING or client not in now.invited:
+        return now, effects
+    return _when_complete(replace(now, faulted=now.faulted | {client}), effects)
+
+
+def _when_complete(now: Round, effects: tuple[Effect, ...]) -> Step:
+    """Go on early when nobody is left to wait for."""
+    if now.invited - set(now.survivors) - now.faulted:
+        return now, effects
+    after, more = _close(now)
+    return after, effects + more
+
+
+def _close(now: Round) -> Step:
+    if len(now.survivors) < now.min_survivors:
+        reason = f"{len(now.survivors)} updates arrived and {now.min_survivors} are the least that may be opened"
+        return replace(now, state=State.FAILED), (Fail("too-few-survivors", reason),)
+    return replace(now, state=State.CHARGING), (Charge(now.survivors),)
+
+
+def _deadline(now: Round, _: DeadlinePassed) -> Step:
+    if now.state is State.COLLECTING:
+        return _close(now)
+    return _combine_or_fail(replace(now, silent=now.holders - now.answered))
+
+
+def _stop(now: Round, _: StopAsked) -> Step:
+    return replace(now, state=State.FAILED), (Fail("stopped", "the operator asked to stop; nothing was opened"),)
+
+
+def _charged(now: Round, event: Charged) -> Step:
+    return replace(now, state=State.OPENING, receipt=event.receipt), (Open(event.receipt),)
+
+
+def _charge_refused(now: Round, event: ChargeRefused) -> Step:
+    return replace(now, state=State.FAILED), (Fail("budget", event.reason),)
+
+
+def _answered(now: Round, event: Answered) -> Step:
+    if now.state is not State.OPENING or now.combining or event.point not in now.holders:
+        return now, ()
+    return _combine_or_fail(replace(now, answered=now.answered | {event.point}))
+
+
+def _silent(now: Round, event: HolderSilent) -> Step:
+    if now.state is not State.OPENING or now.combining:
+        return now, ()
+    return _combine_or_fail(replace(now, silent=now.silent | {event.point}))
+
+
+def _combine_or_fail(now: Round) -> Step:
+    """Wait for every holder that may still answer: each answer beyond the threshold is a check on the others."""
+    if now.holders - now.answered - now.silent:
+        return now, ()
+    if len(now.answered) < now.threshold:
+        reason = f"{len(now.answered)} of {len(now.holders)} holders answered and {now.threshold} are needed to open"
+        return replace(now, state=State.FAILED), (Fail("too-few-holders", reason),)
+    return replace(now, combining=True), (Combine(tuple(sorted(now.answered))),)
+
+
+def _opened(now: Round, _: Opened) -> Step:
+    if now.receipt is None:
+        raise RuntimeError("opened without a receipt")
+    return replace(now, state=State.RELEASED), (Publish(now.receipt),)
+
+
+def _opening_failed(now: Round, event: OpeningFailed) -> Step:
+    return replace(now, state=State.FAILED), (Fail("opening-rejected", event.reason),)
+
+
+_HANDLERS: dict[type, Callable[[Round, Any], Step]] = {
+    Arrived: _arrived,
+    Kept: _kept,
+    NotKept: _not_kept,
+    Late: _late,
+    Faulted: _faulted,
+    DeadlinePassed: _deadline,
+    StopAsked: _stop,
+    Charged: _charged,
+    ChargeRefused: _charge_refused,
+    Answered: _answered,
+    HolderSilent: _silent,
+    Opened: _opened,
+    OpeningFailed: _opening_failed,
+}

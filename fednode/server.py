@@ -1,0 +1,243 @@
+"""Flower's server side as a thin skin: a channel over any `Grid`, and a `Strategy` whose `start` runs the driver.
+
+A round of FedNode has more phases than the two hooks of a strategy (invite, charge, open, release), so `start` is
+overridden and the hooks refuse. Everything else stays Flower's: the signature of `start`, the records, the `Result`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Result, Strategy
+from numpy.typing import NDArray
+
+from fednode.driver import Channel, Driver, Node, Reply, Request, RoundOutcome, Task
+from fednode.errors import (
+    BudgetExhausted,
+    FednodeError,
+    Interrupted,
+    OpeningRejected,
+    PeerFault,
+    TooFewHolders,
+    TooFewSurvivors,
+)
+from fednode.protocol.cohort import Cohort
+from fednode.protocol.envelope import Envelope
+from fednode.protocol.model import Layout
+from fednode.protocol.requests import ask_frame
+from fednode.records import frame_of, to_arrays, to_content
+
+log = logging.getLogger("fednode.server")
+
+_CAUSES: Mapping[str, type[FednodeError]] = {
+    "too-few-survivors": TooFewSurvivors,
+    "too-few-holders": TooFewHolders,
+    "opening-rejected": OpeningRejected,
+    "budget": BudgetExhausted,
+    "stopped": Interrupted,
+}
+
+
+class GridChannel:
+    """A cohort's members over Flower's `Grid`: by name, not by node id, and one reply at a time."""
+
+    def __init__(self, grid: Grid, cohort: Cohort) -> None:
+        self._grid, self._cohort = grid, cohort
+        self._nodes: dict[str, int] = {}
+        self._asked: dict[str, tuple[str, str]] = {}
+        self._open: set[str] = set()
+
+    def roll_call(self, wait: Callable[[], bool]) -> frozenset[str]:
+        """Ask every node who it is, until all members are found or `wait()` says that it has been long enough.
+
+        Flower's node ids say nothing about identity; a member is who signed "hello" with an enrolled key.
+        """
+        asked: dict[str, int] = {}
+        known: set[int] = set()
+        while len(self._nodes) < len(self._cohort.members):
+            fresh = [node for node in self._grid.get_node_ids() if node not in known]
+            known.update(fresh)
+            hello = to_content(ask_frame("hello", "hello"))
+            messages = [Message(content=hello, dst_node_id=node, message_type="query") for node in fresh]
+            asked.update(zip(self._grid.push_messages(messages), fresh, strict=False) if messages else ())
+            replies = list(self._grid.pull_messages(list(asked)))
+            for reply in replies:
+                node = asked.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    self._enter(node, reply)
+            if not replies and not fresh and not wait():
+                break
+        return frozenset(self._nodes)
+
+    def _enter(self, node: int, reply: Message) -> None:
+        try:
+            if not reply.has_content():
+                raise PeerFault("no-answer", reply.error.reason or "")
+            envelope = Envelope.from_bytes(frame_of(reply.content), 0)
+            member = envelope.signed.verified(self._cohort)
+            if envelope.head.kind != "hello" or member.name in self._nodes:
+                raise PeerFault("unexpected", f"{member.name} said {envelope.head.kind}")
+            self._nodes[member.name] = node
+        except PeerFault as fault:
+            log.warning("node %d is no member: %s", node, fault)
+
+    def send(self, requests: Mapping[str, Request]) -> None:
+        """One message a member; members that no node speaks for are left out and will not answer."""
+        reached = [name for name in requests if name in self._nodes]
+        for name in sorted(set(requests) - set(reached)):
+            log.warning("%s cannot be reached", name)
+        messages = [self._message(requests[name], self._nodes[name]) for name in reached]
+        for name, message_id in zip(reached, self._grid.push_messages(messages), strict=True):
+            self._asked[message_id] = (name, requests[name].tag)
+            self._open.add(message_id)
+
+    def _message(self, request: Request, node: int) -> Message:
+        return Message(content=to_content(request.frame, request.arrays), dst_node_id=node, message_type=request.call)
+
+    def receive(self) -> Sequence[Reply]:
+        """Whatever has come, read as far as the frame; what is no frame is that member's error."""
+        if not self._open:
+            return ()
+        return [self._read(message) for message in self._grid.pull_messages(sorted(self._open)) if self._known(message)]
+
+    def _known(self, message: Message) -> bool:
+        return message.metadata.reply_to_message_id in self._asked
+
+    def _read(self, message: Message) -> Reply:
+        self._open.discard(message.metadata.reply_to_message_id)
+        # not forgotten: a carrier that delivers twice must be seen to do so
+        name, tag = self._asked[message.metadata.reply_to_message_id]
+        if not message.has_content():
+            return Reply(name, tag, None, message.error.reason or "an error without a reason")
+        try:
+            return Reply(name, tag, frame_of(message.content))
+        except PeerFault as fault:
+            return Reply(name, tag, b"", str(fault))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a strategy tells after each round: how it ended and what the model scores now."""
+
+    outcome: RoundOutcome
+    metrics: MetricRecord | None
+
+
+class FedNodeStrategy(Strategy):
+    """Flower's strategy interface over the driver: `start(grid, initial_arrays, num_rounds, ...)` and nothing else.
+
+    `node` makes the parts with effects around the channel it is given; `seen` is called after each round.
+    """
+
+    def __init__(
+        self, task: Task, node: Callable[[Channel], Node], seen: Callable[[Seen], None] = lambda _: None
+    ) -> None:
+        self._task, self._make_node, self._seen = task, node, seen
+
+    def summary(self) -> None:
+        """Log what will be run."""
+        terms, params = self._task.terms, self._task.sum_params
+        log.info("task %s: %d parameters, scheme %s", self._task.name, params.dimension, params.scheme)
+        log.info("clip %g, noise multiplier at least %.4g per released sum", terms.clip, terms.noise_multiplier())
+
+    def start(  # noqa: PLR0913 - the signature is Flower's
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run `num_rounds` rounds and return Flower's result, the newest arrays in it.
+
+        `timeout` bounds the wait for nodes to appear, in seconds; the time of a round is the task's deadline. The
+        configs must be empty: what a client may be told stands in the round's spec, which it can check. Raises the
+        `FednodeError` of the first round that failed; rounds before it are released and charged.
+        """
+        if train_config or evaluate_config:
+            raise ValueError("FedNode sends no free-form config: put it into the client's own configuration")
+        self.summary()
+        channel = GridChannel(grid, self._task.cohort)
+        node = self._make_node(channel)
+        self._await_members(channel, node, timeout)
+        driver = Driver(node, self._task)
+        driver.begin(_vector(self._task.layout, initial_arrays))
+        result = Result()
+        result.arrays = initial_arrays
+        for number in range(1, num_rounds + 1):
+            outcome = driver.run_round(number)
+            arrays = to_arrays(self._task.layout.unflatten(driver.parameters()))
+            metrics = evaluate_fn(number, arrays) if evaluate_fn and not outcome.cause else None
+            result.arrays = arrays
+            if metrics is not None:
+                result.evaluate_metrics_serverapp[number] = metrics
+            self._seen(Seen(outcome, metrics))
+            if outcome.cause:
+                raise _CAUSES[outcome.cause](f"round {number} ended without a release: {outcome.reason}")
+        return result
+
+    def _await_members(self, channel: GridChannel, node: Node, timeout: float) -> None:
+        deadline = node.clock.now() + timeout
+
+        def wait() -> bool:
+            if node.clock.now() >= deadline or node.stop():
+                return False
+            node.clock.sleep(node.poll)
+            return True
+
+        present = channel.roll_call(wait)
+        missing = sorted(member.name for member in self._task.cohort.members if member.name not in present)
+        if missing:
+            log.warning("not here: %s", ", ".join(missing))
+
+    def configure_train(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: a round is driven by `start`."""
+        raise _no_hooks()
+
+    def aggregate_train(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: updates are folded as they come, sealed."""
+        raise _no_hooks()
+
+    def configure_evaluate(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: per-client evaluation would release numbers that no noise covers."""
+        raise _no_hooks()
+
+    def aggregate_evaluate(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: per-client evaluation would release numbers that no noise covers."""
+        raise _no_hooks()
+
+
+def _no_hooks() -> RuntimeError:
+    return RuntimeError("FedNodeStrategy is run by start(); its hooks are not called one by one")
+
+
+def _vector(layout: Layout, arrays: ArrayRecord) -> NDArray[np.float64]:
+    return layout.flatten({name: array.numpy() for name, array in arrays.items()})
+
+
+def build_server_app(main: Callable[[Grid, Context], None]) -> ServerApp:
+    """A ServerApp around `main`."""
+    built = ServerApp()
+    built.main()(main)
+    return built
+
+
+def initial_record(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
+    """Named arrays as the record that `start` takes."""
+    return to_arrays(arrays)
+
+
+def named_arrays(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
+    """The inverse of `initial_record`."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def accuracy_record(value: float) -> MetricRecord:
+    """What an evaluation function returns."""
+    return MetricRecord({"accuracy": value})

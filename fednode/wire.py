@@ -1,0 +1,200 @@
+"""Bytes that cross a trust boundary: one frame, one canonical form, bounds before everything else.
+
+A frame is
+
+    "FN" | version 1 | kind length (1) | header length (4) | body length (8) | kind | header | body | SHA-256 (32)
+
+with lengths little-endian. The header is canonical JSON: sorted keys, no spaces, ASCII, no NaN. A header that is not
+the canonical form of what it says is refused, so one value has one encoding and one digest. The digest finds accidents; who
+wrote a frame is told by signatures (`fednode.protocol.envelope`).
+"""
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fednode.errors import PeerFault
+
+_PREFIX = struct.Struct("<2sBBIQ")
+_MAGIC, _VERSION = b"FN", 1
+_DIGEST_SIZE = 32
+MAX_HEADER = 1 << 16
+MAX_BODY = 1 << 31
+
+
+def canonical(value: Mapping[str, object]) -> bytes:
+    """The one encoding of a JSON value: sorted, compact, ASCII.
+
+    Raises `ValueError` on NaN or infinity and `TypeError` on what JSON does not know.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def digest(domain: str, *parts: bytes) -> bytes:
+    """SHA-256 over `domain` and every part with its length: no two lists of parts give the same bytes."""
+    state = hashlib.sha256()
+    for part in (b"fednode/v1/" + domain.encode("ascii"), *parts):
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a frame says: a JSON header and bytes."""
+
+    kind: str
+    header: "Fields"
+    body: bytes
+
+
+def pack(kind: str, header: Mapping[str, object], body: bytes = b"") -> bytes:
+    """The frame's bytes. Raises `ValueError` if it is larger than anyone would read."""
+    name, text = kind.encode("ascii"), canonical(header)
+    if len(text) > MAX_HEADER or len(body) > MAX_BODY:
+        raise ValueError(f"a {kind} frame of {len(text)} + {len(body)} bytes is over the limits; send it in parts")
+    head = _PREFIX.pack(_MAGIC, _VERSION, len(name), len(text), len(body)) + name + text
+    state = hashlib.sha256(head)
+    state.update(body)
+    return b"".join((head, body, state.digest()))
+
+
+def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
+    """The frame in `data`, if it is whole, of this `kind`, canonical, and its body is at most `max_body` bytes.
+
+    Raises `PeerFault`: "malformed", "oversize", "damaged" or "unexpected"; nothing is allocated before lengths are
+    checked.
+    """
+    if len(data) < _PREFIX.size + _DIGEST_SIZE:
+        raise PeerFault("malformed", f"{len(data)} bytes are no frame")
+    magic, version, kind_size, header_size, body_size = _PREFIX.unpack_from(data)
+    if magic != _MAGIC or version != _VERSION:
+        raise PeerFault("malformed", "not a FedNode frame of version 1")
+    if header_size > MAX_HEADER or body_size > max_body:
+        raise PeerFault("oversize", f"a header of {header_size} and a body of {body_size} bytes, {max_body} at most")
+    if len(data) != _PREFIX.size + kind_size + header_size + body_size + _DIGEST_SIZE:
+        raise PeerFault("malformed", "the lengths do not add up")
+    if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+        raise PeerFault("damaged", "the digest does not match")
+    start = _PREFIX.size + kind_size
+    if data[_PREFIX.size : start] != kind.encode("ascii"):
+        raise PeerFault("unexpected", f"a frame of another kind than {kind}")
+    header = parse(data[start : start + header_size])
+    return Frame(kind, header, data[start + header_size : -_DIGEST_SIZE])
+
+
+def parse(text: bytes) -> "Fields":
+    """The fields of a canonical JSON object. Raises `PeerFault("malformed")` on anything else."""
+    try:
+        value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
+        same = isinstance(value, dict) and canonical(value) == text
+    except (ValueError, RecursionError) as error:
+        raise PeerFault("malformed", "the header is not JSON") from error
+    if not same:
+        raise PeerFault("malformed", "the header is not in canonical form")
+    return Fields(value)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number here")
+
+
+class Fields:
+    """Read-only access to a peer's header: every read names its type and bounds, and a wrong one is a `PeerFault`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Mapping[str, object]) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return f"Fields({', '.join(sorted(self._value))})"
+
+    def raw(self) -> Mapping[str, object]:
+        """The parsed object, for a reader with checks of its own."""
+        return self._value
+
+    def only(self, *names: str) -> "Fields":
+        """Itself, if it has exactly these names."""
+        if set(self._value) != set(names):
+            raise PeerFault("malformed", f"the fields are {sorted(self._value)}, not {sorted(names)}")
+        return self
+
+    def text(self, name: str, longest: int = 128) -> str:
+        """A string of 1 to `longest` printable characters."""
+        value = self._value.get(name)
+        if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
+            raise PeerFault("malformed", f"{name} is not a short text")
+        return value
+
+    def integer(self, name: str, lowest: int, highest: int) -> int:
+        """An integer in `lowest` .. `highest`."""
+        value = self._value.get(name)
+        if type(value) is not int or not lowest <= value <= highest:
+            raise PeerFault("malformed", f"{name} is not an integer from {lowest} to {highest}")
+        return value
+
+    def number(self, name: str, lowest: float, highest: float) -> float:
+        """A finite float in `lowest` .. `highest`."""
+        value = self._value.get(name)
+        if type(value) is not float or not math.isfinite(value) or not lowest <= value <= highest:
+            raise PeerFault("malformed", f"{name} is not a number from {lowest} to {highest}")
+        return value
+
+    def octets(self, name: str, size: int) -> bytes:
+        """Exactly `size` bytes, written as lower-case hexadecimal."""
+        value = self._value.get(name)
+        if not isinstance(value, str) or len(value) != 2 * size or value != value.lower():
+            raise PeerFault("malformed", f"{name} is not {size} bytes in hexadecimal")
+        try:
+            return bytes.fromhex(value)
+        except ValueError as error:
+            raise PeerFault("malformed", f"{name} is not hexadecimal") from error
+
+    def fields(self, name: str) -> "Fields":
+        """A nested object."""
+        value = self._value.get(name)
+        if not isinstance(value, dict):
+            raise PeerFault("malformed", f"{name} is not an object")
+        return Fields(value)
+
+    def rows(self, name: str, most: int) -> "list[Fields]":
+        """A list of at most `most` nested objects."""
+        value = self._value.get(name)
+        if not isinstance(value, list) or len(value) > most or not all(isinstance(row, dict) for row in value):
+            raise PeerFault("malformed", f"{name} is not a list of at most {most} objects")
+        return [Fields(row) for row in value]
+
+
+def join_parts(parts: Mapping[str, bytes]) -> bytes:
+    """Named byte strings as one: a count, then name and bytes with their lengths, names sorted."""
+    pieces = [struct.pack("<I", len(parts))]
+    for name in sorted(parts):
+        label = name.encode("ascii")
+        pieces += [struct.pack("<HQ", len(label), len(parts[name])), label, parts[name]]
+    return b"".join(pieces)
+
+
+def split_parts(data: bytes, most: int) -> dict[str, bytes]:
+    """The inverse of `join_parts` for at most `most` parts. Raises `PeerFault("malformed")`."""
+    try:
+        (count,) = struct.unpack_from("<I", data)
+        if count > most:
+            raise PeerFault("malformed", f"{count} parts, {most} at most")
+        parts: dict[str, bytes] = {}
+        at = 4
+        for _ in range(count):
+            label_size, size = struct.unpack_from("<HQ", data, at)
+            at += 10
+            if at + label_size + size > len(data):
+                raise PeerFault("malformed", "a part reaches beyond the end")
+            parts[data[at : at + label_size].decode("ascii")] = data[at + label_size : at + label_size + size]
+            at += label_size + size
+    except (struct.error, UnicodeDecodeError) as error:
+        raise PeerFault("malformed", "the parts do not parse") from error
+    if at != len(data) or len(parts) != count or list(parts) != sorted(parts):
+        raise PeerFault("malformed", "the parts are not in their one form")
+    return parts
