@@ -1,1 +1,1 @@
-"""Raw schemes. Nothing outside `fednode_crypto` may import from here: every check that makes them safe stands in front."""
+"""Raw schemes. Nothing outside `fednode_crypto` imports from here: the checks that make them safe stand in front."""

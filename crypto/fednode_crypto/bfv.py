@@ -1,0 +1,85 @@
+"""Scheme `bfv`: exact sums by TenSEAL's BFV under a joint key of k holders, any t of whom open.
+
+Guarantee: a node and fewer than t holders that follow the protocol, and look, learn the opened sum and nothing else
+about the honest clients' values, under ring-LWE of 128 bits (HomomorphicEncryption.org table). Out of scope: a node
+that lies to holders about what they open. Edge case: a well-formed payload of junk is found only when a sum is opened.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode_crypto import opening
+from fednode_crypto.keys import BfvContribution, BfvKey, BfvShare
+from fednode_crypto.params import SumParams
+from fednode_crypto.rng import Rng
+from fednode_crypto.scheme import HolderShare, JointKey, SealedSum
+from fednode_crypto.sums import BfvSealedSum, BfvSealer
+
+
+def _foreign(what: str) -> ValueError:
+    return ValueError(f"this {what} belongs to another scheme: use one that scheme 'bfv' made")
+
+
+@dataclass(frozen=True, slots=True)
+class Bfv:
+    """The `SumScheme` of that name; it has no state."""
+
+    @property
+    def name(self) -> str:
+        """The scheme's name in `SumParams`."""
+        return "bfv"
+
+    def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> BfvContribution:
+        """Return a fresh part of the joint key for the holder at `point`. ValueError for a point that is not 1 to k."""
+        return BfvContribution.fresh(params, task, point, rng)
+
+    def restore_contribution(self, params: SumParams, task: bytes, private: bytes) -> BfvContribution:
+        """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
+        return BfvContribution.restore(params, task, private)
+
+    def joint_key(
+        self, params: SumParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
+    ) -> BfvKey:
+        """Return the key that the holders revealed. Raises NotEnoughShares or Tampered, as `BfvKey.joined`."""
+        return BfvKey.joined(params, task, reveals, commitments)
+
+    def restore_key(self, params: SumParams, task: bytes, data: bytes) -> BfvKey:
+        """Undo `to_bytes`; compare the digest before use. Raises Tampered for damaged bytes."""
+        return BfvKey.restore(params, task, data)
+
+    def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> BfvShare:
+        """Return the sum of the shares one holder got. Raises NotEnoughShares or Tampered, as `BfvShare.joined`."""
+        return BfvShare.joined(params, task, shares)
+
+    def restore_share(self, params: SumParams, task: bytes, private: bytes) -> BfvShare:
+        """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
+        return BfvShare.restore(params, task, private)
+
+    def sealer(self, params: SumParams, key: JointKey) -> BfvSealer:
+        """Return what a client seals with under `key`."""
+        if not isinstance(key, BfvKey):
+            raise _foreign("joint key")
+        return BfvSealer.under(params, key)
+
+    def zero(self, params: SumParams) -> BfvSealedSum:
+        """Return the empty sum."""
+        return BfvSealedSum.zero(params)
+
+    def restore_sum(self, params: SumParams, data: bytes) -> BfvSealedSum:
+        """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters."""
+        return BfvSealedSum.from_bytes(params, data)
+
+    def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
+        """Return one holder's part of the opening; guarantee and errors as `opening.answer`."""
+        if not isinstance(share, BfvShare):
+            raise _foreign("share")
+        return opening.answer(params, share, request, rng)
+
+    def combine(self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
+        """Return the exact sum from t or more answers; checks and errors as `opening.combine`."""
+        if not isinstance(total, BfvSealedSum):
+            raise _foreign("sum")
+        return opening.combine(params, total, answers)

@@ -1,0 +1,174 @@
+"""Loops over residues: integers only, compiled by Numba, one thread. Import this late: Numba takes half a second.
+
+Every array is C-contiguous uint64. Rows belong to primes: row i of a (rows, n) array is reduced by prime i mod r, whose
+constants stand in `q`, `ratio` (floor(2^(64+bits) / q) - 2^64) and `shift` (64 - bits). Residues are below q < 2^61.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+Words = Any  # NDArray[np.uint64] to the reader; Numba compiles these functions from their arguments
+
+_64 = np.uint64(64)
+
+
+@intrinsic
+def _high(_typing: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - Numba reads the parameters by name
+    """Upper half of the 128-bit product of two words."""
+
+    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), build
+
+
+@njit(inline="always")
+def _scaled(y: Any, ratio: Any, shift: Any) -> Any:
+    """floor(y 2^64 / q) for y < q, or one less."""
+    product = y * ratio
+    return (y << shift) + ((_high(y, ratio) << shift) | (product >> (_64 - shift)))
+
+
+@njit(inline="always")
+def _times(a: Any, w: Any, w_scaled: Any, q: Any) -> Any:
+    """a w mod q (Shoup), for a below 2 q < 2^62 and w_scaled = floor(w 2^64 / q) or one less."""
+    # the quotient is short by less than 1 + 2 a / 2^64 < 1.5
+    r = a * w - _high(a, w_scaled) * q
+    return r - q if r >= q else r
+
+
+@njit(cache=True)
+def multiply(a: Words, b: Words, q: Words, ratio: Words, shift: Words) -> None:
+    """Replace a by a * b, residue by residue; b has as many rows as there are primes, or as a has."""
+    for i in range(a.shape[0]):
+        p, k = i % q.shape[0], i % b.shape[0]
+        for j in range(a.shape[1]):
+            w = b[k, j]
+            a[i, j] = _times(a[i, j], w, _scaled(w, ratio[p], shift[p]), q[p])
+
+
+@njit(cache=True)
+def scale_add(total: Words, a: Words, weight: Words, weight_scaled: Words, q: Words) -> None:
+    """Add weight * a to total; one weight for each prime, with its floor(weight 2^64 / q)."""
+    for i in range(a.shape[0]):
+        p = i % q.shape[0]
+        for j in range(a.shape[1]):
+            s = total[i, j] + _times(a[i, j], weight[p], weight_scaled[p], q[p])
+            total[i, j] = s - q[p] if s >= q[p] else s
+
+
+@njit(cache=True)
+def add(total: Words, a: Words, q: Words) -> None:
+    """Add a to total."""
+    for i in range(a.shape[0]):
+        p = q[i % q.shape[0]]
+        for j in range(a.shape[1]):
+            s = total[i, j] + a[i, j]
+            total[i, j] = s - p if s >= p else s
+
+
+@njit(cache=True)
+def subtract(total: Words, a: Words, q: Words) -> None:
+    """Subtract a from total."""
+    for i in range(a.shape[0]):
+        p = q[i % q.shape[0]]
+        for j in range(a.shape[1]):
+            s = total[i, j] + p - a[i, j]
+            total[i, j] = s - p if s >= p else s
+
+
+@njit(cache=True)
+def forward(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
+    """Negacyclic NTT of each row in place (Cooley-Tukey, roots and result in bit-reversed order)."""
+    n = a.shape[1]
+    for row in range(a.shape[0]):
+        k = row % q.shape[0]
+        p = q[k]
+        gap, m = n >> 1, 1
+        while m < n:
+            for i in range(m):
+                w, ws = roots[k, m + i], roots_scaled[k, m + i]
+                for j in range(2 * i * gap, 2 * i * gap + gap):
+                    u, v = a[row, j], _times(a[row, j + gap], w, ws, p)
+                    s, d = u + v, u + p - v
+                    a[row, j] = s - p if s >= p else s
+                    a[row, j + gap] = d - p if d >= p else d
+            gap, m = gap >> 1, m << 1
+
+
+@njit(cache=True)
+def inverse(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
+    """Undo `forward` in place (Gentleman-Sande); entry 0 of the tables, otherwise unused, holds 1 / n."""
+    n = a.shape[1]
+    for row in range(a.shape[0]):
+        k = row % q.shape[0]
+        p = q[k]
+        gap, m = 1, n >> 1
+        while m >= 1:
+            for i in range(m):
+                w, ws = roots[k, m + i], roots_scaled[k, m + i]
+                for j in range(2 * i * gap, 2 * i * gap + gap):
+                    u, v = a[row, j], a[row, j + gap]
+                    s = u + v
+                    a[row, j] = s - p if s >= p else s
+                    a[row, j + gap] = _times(u + p - v, w, ws, p)
+            gap, m = gap << 1, m >> 1
+        for j in range(n):
+            a[row, j] = _times(a[row, j], roots[k, 0], roots_scaled[k, 0], p)
+
+
+@njit(cache=True)
+def fraction(a: Words, weight: Words, q: Words, ratio: Words, shift: Words) -> Words:
+    """Return sum over the r primes of (a weight mod q) / q, as 64-bit fractions of one turn; a is (blocks * r, n).
+
+    Each prime's part is rounded down, by less than two units: the result is up to 2 r units low.
+    """
+    r = q.shape[0]
+    out = np.zeros((a.shape[0] // r, a.shape[1]), dtype=np.uint64)
+    for i in range(a.shape[0]):
+        p = i % r
+        ws = _scaled(weight[p], ratio[p], shift[p])
+        for j in range(a.shape[1]):
+            out[i // r, j] += _scaled(_times(a[i, j], weight[p], ws, q[p]), ratio[p], shift[p])
+    return out
+
+
+@njit(cache=True)
+def pack(words: Words, bits: Any) -> Words:
+    """Return the low `bits` bits of each word (higher ones must be 0) end to end, least significant first."""
+    out = np.zeros((words.shape[0] * np.int64(bits) + 63) // 64, dtype=np.uint64)
+    used, at = np.uint64(0), 0
+    for i in range(words.shape[0]):
+        w = words[i]
+        out[at] |= w << used
+        used += bits
+        if used >= _64:
+            used -= _64
+            at += 1
+            if used > np.uint64(0):
+                out[at] |= w >> (bits - used)
+    return out
+
+
+@njit(cache=True)
+def unpack(packed: Words, count: Any, bits: Any) -> Words:
+    """Undo `pack`: `count` words of `bits` bits (1 to 63)."""
+    out = np.empty(count, dtype=np.uint64)
+    mask = (np.uint64(1) << bits) - np.uint64(1)
+    used, at = np.uint64(0), 0
+    for i in range(count):
+        w = packed[at] >> used
+        used += bits
+        if used >= _64:
+            used -= _64
+            at += 1
+            if used > np.uint64(0):
+                w |= packed[at] << (bits - used)
+        out[i] = w & mask
+    return out

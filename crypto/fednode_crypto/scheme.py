@@ -1,0 +1,184 @@
+"""The seam that every secure sum stands behind: roles get the verbs of their role, and no others.
+
+A holder contributes, joins, answers; a client seals; the node adds; the release step combines.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode_crypto.errors import Tampered, WrongParameters
+from fednode_crypto.params import SumParams
+from fednode_crypto.rng import Rng
+
+
+class WrongAnswer(Tampered):
+    """Answers do not open the sum. `points` are the holders to leave out, empty when they cannot be told."""
+
+    def __init__(self, message: str, points: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.points = tuple(sorted(points))
+
+
+class Contribution(Protocol):
+    """A holder's part of the joint key: secret as a whole, published in two steps."""
+
+    @property
+    def commitment(self) -> bytes:
+        """32 bytes to publish first: they bind the holder to its part and show nothing of it."""
+        ...
+
+    def reveal(self) -> bytes:
+        """Return the public part, to publish when every holder's commitment is known."""
+        ...
+
+    def shares(self) -> Mapping[int, bytes]:
+        """Return one secret share for each point 1 to k, for the holder at that point only."""
+        ...
+
+    def private_bytes(self) -> bytes:
+        """Return everything, for the key folder and nothing else."""
+        ...
+
+
+class JointKey(Protocol):
+    """The public key of one task."""
+
+    def digest(self) -> bytes:
+        """Return 32 bytes that stand for the key, its parameters and its task."""
+        ...
+
+    def to_bytes(self) -> bytes:
+        """Return the key as bytes, to send to those who trust its digest."""
+        ...
+
+
+class HolderShare(Protocol):
+    """What one holder opens with: secret."""
+
+    def private_bytes(self) -> bytes:
+        """Return everything, for the key folder and nothing else."""
+        ...
+
+
+class Sealer(Protocol):
+    """Seals updates under one joint key."""
+
+    def seal(self, values: NDArray[np.int64], rng: Rng) -> bytes:
+        """Return exactly `payload_bytes` that hide `values`, int64 (dimension,).
+
+        Raises Overflow when a value lies outside the bound, ValueError for another type or shape.
+        """
+        ...
+
+
+class SealedSum(Protocol):
+    """A sum of sealed updates: a commutative monoid of immutable values, added by a party without any key."""
+
+    @property
+    def count(self) -> int:
+        """Payloads in the sum."""
+        ...
+
+    def add(self, payload: bytes) -> Self:
+        """Return this sum and one payload. Raises Tampered for a malformed one, Overflow when the sum is full."""
+        ...
+
+    def merge(self, other: Self) -> Self:
+        """Return the sum of both. Raises Overflow when it would be too full."""
+        ...
+
+    def subtract(self, payload: bytes) -> Self:
+        """Return this sum without a payload that was added before."""
+        ...
+
+    def request(self) -> bytes:
+        """Return what holders need to open this sum: exactly `request_bytes`. ValueError when nothing was added."""
+        ...
+
+    def to_bytes(self) -> bytes:
+        """Return a checkpoint."""
+        ...
+
+
+class SumScheme(Protocol):
+    """A secure sum: clients seal integers, a node adds what it cannot read, t of k holders open the sum exactly.
+
+    `task` is the caller's: bytes that bind the task and its cohort. Objects of one scheme (keys, shares, sums) given to
+    another raise ValueError. `restore_*` undo `private_bytes` and `to_bytes`, and raise Tampered for other bytes.
+    """
+
+    @property
+    def name(self) -> str:
+        """What `SumParams.scheme` calls it."""
+        ...
+
+    def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> Contribution:
+        """Return a fresh part of the joint key for the holder at `point` (1 to k)."""
+        ...
+
+    def restore_contribution(self, params: SumParams, task: bytes, private: bytes) -> Contribution:
+        """Return the contribution that a holder kept."""
+        ...
+
+    def joint_key(
+        self, params: SumParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
+    ) -> JointKey:
+        """Return the key that the holders made, by point.
+
+        Raises NotEnoughShares when a holder is missing, Tampered for a reveal that is malformed or not committed to.
+        """
+        ...
+
+    def restore_key(self, params: SumParams, task: bytes, data: bytes) -> JointKey:
+        """Return the key in `data`; compare its digest with the expected one before use."""
+        ...
+
+    def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> HolderShare:
+        """Return a holder's share from what every holder, by point, sent to it.
+
+        Raises NotEnoughShares when one is missing, Tampered for a malformed one.
+        """
+        ...
+
+    def restore_share(self, params: SumParams, task: bytes, private: bytes) -> HolderShare:
+        """Return the share that a holder kept."""
+        ...
+
+    def sealer(self, params: SumParams, key: JointKey) -> Sealer:
+        """Return what a client seals with; worth keeping for the task."""
+        ...
+
+    def zero(self, params: SumParams) -> SealedSum:
+        """Return the empty sum."""
+        ...
+
+    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
+        """Return the sum in a checkpoint."""
+        ...
+
+    def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
+        """Return a holder's part of the opening, exactly `answer_bytes`.
+
+        The caller has checked the roster and recorded it. Raises Tampered for a malformed request.
+        """
+        ...
+
+    def combine(self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
+        """Return the exact sum, int64 (dimension,), from t or more answers by point.
+
+        Raises NotEnoughShares for fewer; Tampered when the answers do not open this sum, a value is out of bound, or
+        answers contradict each other: as WrongAnswer, whose `points` name the holders to leave out where that shows.
+        """
+        ...
+
+
+def scheme(name: str) -> SumScheme:
+    """Return the scheme of that name: 'bfv'. Raises WrongParameters for another name."""
+    if name != "bfv":
+        raise WrongParameters(f"there is no secure sum scheme '{name}': use 'bfv'")
+    from fednode_crypto.bfv import Bfv
+
+    return Bfv()

@@ -1,0 +1,64 @@
+"""Everything that follows from the parameters of scheme `bfv`, computed once."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode_crypto.errors import WrongParameters
+from fednode_crypto.hazmat.lagrange import lift
+from fednode_crypto.hazmat.ntt import Ring, ring
+from fednode_crypto.hazmat.tenseal_bfv import Shape
+from fednode_crypto.hazmat.uniform import public_polynomial
+from fednode_crypto.params import SumParams
+from fednode_crypto.planner import Budget, budget
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`data` is the ring of ciphertexts, `key` the ring of public keys (one more prime), `slots` the ring mod t.
+
+    `lift` is the factor that holders open with.
+    """
+
+    params: SumParams
+    data: Ring
+    key: Ring
+    slots: Ring
+    shape: Shape
+    noise: Budget
+    lift: int
+
+
+@lru_cache(maxsize=16)
+def setting(params: SumParams) -> Setting:
+    """Return what follows from `params`.
+
+    Raises WrongParameters when they are another scheme's, or leave no room for the noise.
+    """
+    if params.scheme != "bfv":
+        raise WrongParameters(f"these are parameters of scheme '{params.scheme}': use that scheme")
+    noise = budget(params)
+    return Setting(
+        params=params,
+        data=ring(params.ring_degree, params.primes[:-1]),
+        key=ring(params.ring_degree, params.primes),
+        slots=ring(params.ring_degree, (params.plain_modulus,)),
+        shape=Shape(params.ring_degree, params.prime_bits, params.plain_modulus),
+        noise=noise,
+        lift=lift(params.holders, params.threshold),
+    )
+
+
+def binding(params: SumParams, task: bytes) -> bytes:
+    """Return 32 bytes that stand for these parameters in this task."""
+    return hashlib.sha256(b"fednode/bfv/task/1\n" + params.digest() + task).digest()
+
+
+def common_polynomial(params: SumParams, task: bytes) -> Words:
+    """Return `a`, the uniform half of the joint key in NTT form, (R, degree), which everyone derives alike."""
+    return public_polynomial(params.primes, params.ring_degree, b"fednode/bfv/a/1\n" + binding(params, task))

@@ -1,0 +1,144 @@
+"""Residue arithmetic against plain Python integers, and packing of bits."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kit.insecure import FakeWords, InsecureRng
+
+from fednode_crypto.hazmat import kernels
+from fednode_crypto.hazmat.modular import is_prime, largest_primes, minimal_root, seal_primes
+from fednode_crypto.hazmat.ntt import Ring, ring
+from fednode_crypto.hazmat.uniform import public_polynomial, ternary, uniform_rows
+
+
+def small_ring(degree: int, bits: tuple[int, ...]) -> Ring:
+    return ring(degree, seal_primes(degree, bits))
+
+
+def schoolbook(a: list[int], b: list[int], prime: int) -> list[int]:
+    n = len(a)
+    out = [0] * n
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            sign = 1 if i + j < n else -1
+            out[(i + j) % n] = (out[(i + j) % n] + sign * x * y) % prime
+    return out
+
+
+@pytest.mark.parametrize("bits", [(60, 60), (30, 45, 60), (20,)])
+@pytest.mark.parametrize("degree", [2, 8, 64])
+def test_product_is_the_schoolbook_one(degree: int, bits: tuple[int, ...]) -> None:
+    r = small_ring(degree, bits)
+    a, b = (uniform_rows(r.primes, (degree,), InsecureRng(i)) for i in (1, 2))
+    expected = [schoolbook(x.tolist(), y.tolist(), p) for x, y, p in zip(a, b, r.primes, strict=True)]
+    r.forward(a)
+    r.forward(b)
+    r.multiply(a, b)
+    r.inverse(a)
+    assert a.tolist() == expected
+
+
+def test_transform_is_evaluation_at_odd_powers_of_the_minimal_root() -> None:
+    r = small_ring(8, (40,))
+    (p,) = r.primes
+    root = minimal_root(p, 8)
+    a = uniform_rows(r.primes, (8,), InsecureRng(3))
+    values = a.copy()
+    r.forward(values)
+    order = [0, 4, 2, 6, 1, 5, 3, 7]
+    assert values[0].tolist() == [
+        sum(c * pow(root, (2 * i + 1) * e, p) for e, c in enumerate(a[0].tolist())) % p for i in order
+    ]
+    assert root == min(pow(root, e, p) for e in range(1, 16, 2))
+
+
+def test_extreme_residues_survive() -> None:
+    r = small_ring(8192, (60, 60, 45))
+    a = np.broadcast_to(r.q[:, None] - np.uint64(1), (3, 8192)).copy()
+    b = a.copy()
+    r.forward(b)
+    assert r.valid(b)
+    r.inverse(b)
+    assert np.array_equal(a, b)
+    r.multiply(b, a)
+    assert (b == 1).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(-(2**70), 2**70))
+def test_sums_and_multiples_are_exact(seed: int, weight: int) -> None:
+    r = small_ring(16, (60, 33))
+    a, b = (uniform_rows(r.primes, (2, 16), InsecureRng(seed + i)) for i in (0, 1))
+    total, difference = a.copy(), a.copy()
+    r.add_scaled(total, b, weight)
+    r.subtract(difference, b)
+    for p, x, y, s, d in zip(r.primes, *(v.swapaxes(0, 1) for v in (a, b, total, difference)), strict=True):
+        pairs = list(zip(x.ravel().tolist(), y.ravel().tolist(), strict=True))
+        assert s.ravel().tolist() == [(u + weight * v) % p for u, v in pairs]
+        assert d.ravel().tolist() == [(u - v) % p for u, v in pairs]
+    r.add(difference, b)
+    assert np.array_equal(difference, a)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-(2**99), 2**99), min_size=8, max_size=8), st.integers(1, 2**40))
+def test_turns_are_the_fraction_of_the_modulus(integers: list[int], factor: int) -> None:
+    r = small_ring(8, (50, 50))
+    q = r.primes[0] * r.primes[1]
+    a = np.array([[[v % p for v in integers] for p in r.primes]], dtype=np.uint64)
+    for found, v in zip(r.turns(a, factor)[0].tolist(), integers, strict=True):
+        low = ((factor * v % q) * 2**64 // q - found) % 2**64
+        assert low <= 2 * len(r.primes)
+
+
+def test_rows_must_match_the_ring() -> None:
+    r = small_ring(16, (60, 33))
+    for bad in (np.zeros((3, 16), dtype=np.uint64), np.zeros((2, 32), dtype=np.uint64)[:, ::2]):
+        with pytest.raises(ValueError, match="contiguous"):
+            r.forward(bad)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 63), st.integers(0, 300), st.integers(0, 2**32))
+def test_bits_pack_end_to_end(bits: int, count: int, seed: int) -> None:
+    words = InsecureRng(seed).words(count) >> np.uint64(64 - bits)
+    packed = kernels.pack(words, np.uint64(bits))
+    number = sum(int(w) << (bits * i) for i, w in enumerate(words))
+    assert packed.astype("<u8").tobytes() == number.to_bytes(8 * -(-bits * count // 64), "little")
+    assert np.array_equal(kernels.unpack(packed, count, np.uint64(bits)), words)
+
+
+def test_primes_are_prime_and_in_seals_order() -> None:
+    sieve = [n for n in range(2, 2000) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    assert [n for n in range(2000) if is_prime(n)] == sieve
+    assert not is_prime(3215031751)  # a strong pseudoprime to bases 2, 3, 5, 7
+    # what CoeffModulus::Create(8192, {60, 60, 60, 38}) gives in the SEAL of TenSEAL 0.3.18
+    assert seal_primes(8192, (60, 60, 60, 38)) == (
+        1152921504606683137,
+        1152921504606748673,
+        1152921504606830593,
+        274877562881,
+    )
+    with pytest.raises(ValueError, match="no 5 primes"):
+        largest_primes(8192, 15, 5)
+
+
+def test_draws_are_in_range_and_even() -> None:
+    rows = uniform_rows((97, 12289), (3, 5_000), InsecureRng(1))
+    assert rows.shape == (3, 2, 5_000)
+    assert rows[:, 0].max() == 96
+    assert abs(rows[:, 1].astype(float).mean() - 6144) < 120
+    counts = np.bincount(ternary(30_000, InsecureRng(2)) + 1)
+    assert counts.size == 3
+    assert np.abs(counts - 10_000).max() < 400
+    assert ternary(2, FakeWords([2**64 - 1, 0, 1])).tolist() == [-1, 0]
+
+
+def test_public_polynomial_is_a_function_of_its_label() -> None:
+    primes = seal_primes(64, (60, 33))
+    a = public_polynomial(primes, 64, b"task")
+    assert np.array_equal(a, public_polynomial(primes, 64, b"task"))
+    assert (a < np.array(primes, dtype=np.uint64)[:, None]).all()
+    assert not (a == public_polynomial(primes, 64, b"tasl")).any(axis=1).all()
+    assert a[0].tolist() != a[1].tolist()

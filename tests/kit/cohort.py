@@ -1,0 +1,346 @@
+"""A cohort in memory: real clients and holders on key folders, behind a carrier where each does as it is told.
+
+What members say is what `fednode_clients` says; what is fake is the way there, and what the test makes of it.
+"""
+
+import hashlib
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from kit.clocks import FakeClock
+from kit.insecure import InsecureRng
+from kit.plainsum import InsecurePlainSum
+from numpy.typing import NDArray
+
+from fednode.assemble.enrolment import enrol_simulation
+from fednode.cache import Limits as CacheLimits
+from fednode.cache import MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.driver import Driver, Node, Reply, Request, Task
+from fednode.errors import PeerFault, StoreError
+from fednode.names import member_names
+from fednode.optimiser import ServerOptimiser
+from fednode.privacy import Budget, Ledger
+from fednode.protocol.envelope import Envelope, Topic
+from fednode.protocol.model import Layout, model_digest
+from fednode.protocol.requests import frame_kind, read_spec
+from fednode.protocol.spec import RoundSpec, Terms
+from fednode_clients.client import Client
+from fednode_clients.consent import Limits
+from fednode_clients.holder import Holder
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.membership import Members, Parts, Place
+from fednode_crypto import Demand, Rng, SumParams, SumScheme, noise_tail, plan
+from fednode_crypto.scheme import JointKey
+
+TASK = "task-1"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many of what; `records` are a client's, each clipped to 1."""
+
+    clients: int = 4
+    holders: int = 3
+    threshold: int = 2
+    dimension: int = 5
+    records: int = 8
+    min_survivors: int = 3
+    colluders: int = 1
+
+    def terms(self) -> Terms:
+        return Terms(
+            unit="record",
+            clip=1.0,
+            grid_bits=8,
+            local_variance=1 << 16,
+            max_records=self.records,
+            divisor=1.0,
+            min_survivors=self.min_survivors,
+            assumed_colluders=self.colluders,
+            deadline=60.0,
+        )
+
+    def sum_params(self) -> SumParams:
+        terms = self.terms()
+        signal = terms.max_records * (1 << terms.grid_bits) + 1
+        bound = self.clients * signal + noise_tail(self.clients * terms.local_variance, 1 << 20)
+        summands = max(self.clients, self.holders)
+        return plan("bfv", Demand(self.dimension, summands, bound, self.holders, self.threshold))
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        return member_names("client", self.clients)
+
+    @property
+    def holder_names(self) -> tuple[str, ...]:
+        return member_names("holder", self.holders)
+
+
+@dataclass(frozen=True)
+class FakeSum:
+    """What training would give."""
+
+    vector: NDArray[np.float64] = field(repr=False)
+    records: int = 8
+    clip: float = 1.0
+
+
+class _SpiedSealer:
+    def __init__(self, cohort: "FakeCohort", inner: object) -> None:
+        self._cohort, self._inner = cohort, inner
+
+    def seal(self, values: NDArray[np.int64], rng: Rng) -> bytes:
+        self._cohort.plain[self._cohort.speaking] = values.copy()
+        return self._inner.seal(values, rng)  # type: ignore[attr-defined, no-any-return]
+
+
+class _SpiedScheme:
+    """The scheme itself, but what is sealed is written down first."""
+
+    def __init__(self, cohort: "FakeCohort", inner: SumScheme) -> None:
+        self._cohort, self._inner = cohort, inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def sealer(self, params: SumParams, key: JointKey) -> _SpiedSealer:
+        return _SpiedSealer(self._cohort, self._inner.sealer(params, key))
+
+
+Conduct = Callable[["FakeCohort", str, Request], Sequence[bytes | None]]
+"""What a member sends back: frames; None is the carrier's word that it broke."""
+
+
+class FakeCohort:
+    """All members, and the `Channel` to them. `plain` holds the integers that each client sealed last."""
+
+    def __init__(
+        self, root: Path, size: Size | None = None, scheme: SumScheme | None = None, limits: Limits | None = None
+    ) -> None:
+        self.root, self.size = root, size or Size()
+        self.scheme = scheme or InsecurePlainSum()
+        self.limits = limits or Limits()
+        self.cohort = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
+        self.plain: dict[str, NDArray[np.int64]] = {}
+        self.learned = {name: self._some_vector(name) for name in self.size.client_names}
+        self.speaking = ""
+        self.clock = FakeClock()
+        self.sent: list[tuple[str, Request]] = []
+        self.said: dict[tuple[str, str], list[bytes]] = defaultdict(list)
+        self.late: list[Reply] = []
+        self._members = {member.name: self._opened(member.name) for member in self.cohort.members}
+        self._told: dict[str, list[tuple[str, Collection[int] | None, Conduct]]] = defaultdict(list)
+        self._queue: deque[tuple[str, Request]] = deque()
+        self._inbox: deque[Reply] = deque()
+
+    # --- members
+
+    def _some_vector(self, name: str) -> NDArray[np.float64]:
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+        return np.random.default_rng(seed).uniform(-1, 1, self.size.dimension)
+
+    def _opened(self, name: str) -> Members:
+        seed = int.from_bytes(hashlib.sha256(b"rng" + name.encode()).digest()[:4], "big")
+        spied: SumScheme = _SpiedScheme(self, self.scheme)  # type: ignore[assignment]
+        parts = Parts(
+            schemes=lambda _: spied,
+            rng=lambda: InsecureRng(seed),
+            limits=self.limits,
+            folder=lambda place: self.root / "keys" / str(place.node["name"]),
+        )
+        return Members(parts)
+
+    def restart(self, name: str) -> None:
+        """The process ends; what is left is the key folder."""
+        self._members[name] = self._opened(name)
+
+    def client(self, name: str) -> Client:
+        return self._members[name].client(_place(name))
+
+    def holder(self, name: str) -> Holder:
+        return self._members[name].holder(_place(name))
+
+    def folder(self, name: str) -> KeyFolder:
+        return KeyFolder.open(self.root / "keys" / name)
+
+    def speak(self, name: str, request: Request) -> bytes:
+        """The honest answer."""
+        self.speaking = name
+        if request.call == "query":
+            frame = self._members[name].query(_place(name), request.frame, frame_kind(request.frame))
+        else:
+            frame = self._train(self.client(name), request)
+        self.said[name, frame_kind(request.frame)].append(frame)
+        return frame
+
+    def _train(self, client: Client, request: Request) -> bytes:
+        spec, _ = read_spec("round", request.frame)
+        try:
+            earlier = client.judge(spec, model_digest(request.arrays))
+            total = FakeSum(self.learned[client.folder.name], self.size.records)
+            return earlier if earlier is not None else client.answer(spec, total)
+        except PeerFault as fault:
+            return client.refuse(spec, fault)
+
+    # --- the carrier
+
+    def tell(self, name: str, conduct: Conduct, kind: str = "round", rounds: Collection[int] | None = None) -> None:
+        """From now on `name` behaves so when it is asked `kind`, in these rounds or in all."""
+        self._told[name].insert(0, (kind, rounds, conduct))
+
+    def forgive(self) -> None:
+        """Everybody is honest again."""
+        self._told.clear()
+
+    def send(self, requests: Mapping[str, Request]) -> None:
+        self._inbox.extend(self.late)
+        self.late.clear()
+        self._queue.extend(requests.items())
+        self.sent.extend(requests.items())
+
+    def receive(self) -> Sequence[Reply]:
+        while self._queue and not self._inbox:
+            name, request = self._queue.popleft()
+            try:
+                frames = self._conduct(name, request)(self, name, request)
+            except StoreError as error:
+                self._inbox.append(Reply(name, request.tag, None, str(error)))
+                continue
+            self._inbox.extend(Reply(name, request.tag, frame) for frame in frames)
+        return [self._inbox.popleft()] if self._inbox else []
+
+    def _conduct(self, name: str, request: Request) -> Conduct:
+        kind = frame_kind(request.frame)
+        for told, rounds, conduct in self._told[name]:
+            if told == kind and (rounds is None or read_spec(kind, request.frame)[0].round in rounds):
+                return conduct
+        return honest
+
+    # --- the node over it
+
+    def task(self, rounds: int = 8) -> Task:
+        layout = Layout(("w",), ((self.size.dimension,),))
+        optimiser = ServerOptimiser(rounds, path=1.0)
+        return Task(TASK, self.cohort, self.size.terms(), self.size.sum_params(), layout, optimiser, 1e-30)
+
+    def node(self, epsilon: float = 1e6, stop: Callable[[], bool] = lambda: False) -> Node:
+        budget = Budget(epsilon, 1e-5)
+        roomy = CacheLimits(64, 1 << 28, 1 << 26)
+        return Node(
+            channel=self,
+            scheme=self.scheme,
+            ledger=Ledger.open(self.root / "ledger.jsonl", budget, self.clock, TASK),
+            updates=UpdateStore(MemoryBackend(self.clock, roomy, WhenFull.REFUSE), retry_after=1.0),
+            parameters=ParameterStore(MemoryBackend(self.clock, roomy, WhenFull.REFUSE), TASK),
+            clock=self.clock,
+            stop=stop,
+        )
+
+    def begun(self, node: Node | None = None) -> Driver:
+        """A driver whose joint key is made."""
+        driver = Driver(node or self.node(), self.task())
+        driver.begin(np.zeros(self.size.dimension))
+        return driver
+
+    def sum_of(self, names: Collection[str]) -> NDArray[np.int64]:
+        """The plain integer sum of what these clients sealed last."""
+        return np.sum([self.plain[name] for name in names], axis=0)
+
+    def asked(self, kind: str) -> list[tuple[str, Request]]:
+        """Every request of this kind that was sent."""
+        return [(name, request) for name, request in self.sent if frame_kind(request.frame) == kind]
+
+
+def opened_sum(mean: NDArray[np.float64], terms: Terms) -> NDArray[np.int64]:
+    """The integers behind a release, exactly."""
+    scaled = mean * terms.divisor * 2.0**terms.grid_bits
+    values = scaled.astype(np.int64)
+    if not np.array_equal(values, scaled):
+        raise AssertionError("the release is not on the grid")
+    return values
+
+
+def _place(name: str) -> Place:
+    return Place(1, {"name": name}, {})
+
+
+# --- conducts
+
+
+def honest(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    return [cohort.speak(name, request)]
+
+
+def silent(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    return []
+
+
+def breaking(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    return [None]
+
+
+def garbage(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    frame = cohort.speak(name, request)
+    return [hashlib.shake_256(frame).digest(len(frame))]
+
+
+def repeating(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    frame = cohort.speak(name, request)
+    return [frame, frame]
+
+
+def stale(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    """What it said to the last request of this kind."""
+    frame = cohort.said[name, frame_kind(request.frame)][-1]
+    cohort.speak(name, request)
+    return [frame]
+
+
+def slow(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    """The answer comes after the next thing that the node sends to anyone."""
+    cohort.late.append(Reply(name, request.tag, cohort.speak(name, request)))
+    return []
+
+
+def reborn(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+    """Answers, dies before the answer is sent, comes back from its key folder and is asked again."""
+    cohort.speak(name, request)
+    cohort.restart(name)
+    return [cohort.speak(name, request)]
+
+
+def borrowing(other: str) -> Conduct:
+    """Sends what `other` says as its own."""
+    return lambda cohort, name, request: [cohort.speak(other, request)]
+
+
+def flipping(share: float) -> Conduct:
+    """One bit flips on the way, at this share of the frame's length."""
+
+    def conduct(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+        frame = bytearray(cohort.speak(name, request))
+        frame[int(share * (len(frame) - 1))] ^= 4
+        return [bytes(frame)]
+
+    return conduct
+
+
+def saying(change: Callable[[RoundSpec, Envelope], tuple[RoundSpec, bytes]]) -> Conduct:
+    """Signs something else than the honest answer: for this spec, this body."""
+
+    def conduct(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+        spec, _ = read_spec(frame_kind(request.frame), request.frame)
+        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26)
+        spec, body = change(spec, told)
+        topic = Topic(spec.task, spec.round, spec.digest())
+        return [cohort.folder(name).signer.write(told.head.kind, topic, body, told.head.about).to_bytes()]
+
+    return conduct
+
+
+wrong_opening = saying(lambda spec, told: (spec, bytes(len(told.body))))
+short_body = saying(lambda spec, told: (spec, told.body[:-8]))
+next_round = saying(lambda spec, told: (replace(spec, round=spec.round + 1), told.body))

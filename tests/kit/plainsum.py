@@ -1,0 +1,218 @@
+"""A secure sum that is not secure: the whole protocol, with integers in the clear. Never outside tests."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode_crypto import NotEnoughShares, Overflow, Rng, SumParams, Tampered, WrongAnswer
+from fednode_crypto.packing import checked_values
+from fednode_crypto.scheme import Contribution, HolderShare, JointKey, SealedSum, Sealer
+
+_COUNT = 4
+
+
+def _hash(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"|".join(parts)).digest()
+
+
+def _same_points(got: Mapping[int, bytes], params: SumParams) -> None:
+    points = set(range(1, params.holders + 1))
+    if not set(got) <= points:
+        raise Tampered("something comes from nobody")
+    if points - set(got):
+        raise NotEnoughShares("a holder is missing")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InsecureContribution:
+    context: bytes
+    point: int
+    nonce: bytes
+    holders: int
+
+    def __reduce__(self) -> str:
+        raise TypeError("secret")
+
+    @property
+    def commitment(self) -> bytes:
+        return _hash(bytes([self.point]), self.context, self.nonce)
+
+    def reveal(self) -> bytes:
+        return self.nonce
+
+    def shares(self) -> Mapping[int, bytes]:
+        return {p: bytes([p]) + self.context for p in range(1, self.holders + 1)}
+
+    def private_bytes(self) -> bytes:
+        return self.context + bytes([self.point]) + self.nonce
+
+
+@dataclass(frozen=True, slots=True)
+class InsecureKey:
+    params: SumParams
+    context: bytes
+    sum_of_nonces: bytes
+
+    def digest(self) -> bytes:
+        return _hash(self.context, self.sum_of_nonces)
+
+    def to_bytes(self) -> bytes:
+        return self.sum_of_nonces
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InsecureShare:
+    params: SumParams
+    context: bytes
+    point: int
+
+    def __reduce__(self) -> str:
+        raise TypeError("secret")
+
+    def private_bytes(self) -> bytes:
+        return self.context + bytes([self.point])
+
+
+@dataclass(frozen=True, slots=True)
+class InsecureSealer:
+    params: SumParams
+
+    def seal(self, values: NDArray[np.int64], rng: Rng) -> bytes:
+        return _in_clear(checked_values(values, self.params), self.params)
+
+
+def _width(params: SumParams) -> int:
+    return -(-params.lane_bits // 8)
+
+
+def _in_clear(values: NDArray[np.int64], params: SumParams) -> bytes:
+    octets = values.astype("<i8").view(np.uint8).reshape(-1, 8)[:, : _width(params)]
+    return octets.tobytes().ljust(params.payload_bytes, b"\0")
+
+
+def _from_clear(payload: bytes, params: SumParams) -> NDArray[np.int64]:
+    used = params.dimension * _width(params)
+    if len(payload) != params.payload_bytes or any(payload[used:]):
+        raise Tampered("the sealed update has not the size it must have")
+    octets = np.zeros((params.dimension, 8), dtype=np.uint8)
+    octets[:, 8 - _width(params) :] = np.frombuffer(payload[:used], dtype=np.uint8).reshape(params.dimension, -1)
+    return octets.reshape(-1).view("<i8").astype(np.int64) >> (64 - 8 * _width(params))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InsecureSum:
+    params: SumParams
+    count: int
+    values: NDArray[np.int64]
+
+    def add(self, payload: bytes) -> Self:
+        return self.merge(type(self)(self.params, 1, _from_clear(payload, self.params)))
+
+    def merge(self, other: Self) -> Self:
+        if self.params != other.params:
+            raise ValueError("other parameters")
+        if self.count + other.count > self.params.summands:
+            raise Overflow("the sum is full")
+        return type(self)(self.params, self.count + other.count, self.values + other.values)
+
+    def subtract(self, payload: bytes) -> Self:
+        if self.count == 0:
+            raise ValueError("nothing to subtract")
+        return type(self)(self.params, self.count - 1, self.values - _from_clear(payload, self.params))
+
+    def request(self) -> bytes:
+        if self.count == 0:
+            raise ValueError("nothing to open")
+        return _hash(self.values.tobytes()).ljust(self.params.request_bytes, b"\0")
+
+    def to_bytes(self) -> bytes:
+        return self.params.digest() + self.count.to_bytes(_COUNT, "little") + self.values.astype("<i8").tobytes()
+
+
+class InsecurePlainSum:
+    """Implements `SumScheme` under any parameters: same sizes, same refusals, nothing hidden."""
+
+    @property
+    def name(self) -> str:
+        return "insecure-plain"
+
+    def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> InsecureContribution:
+        if not 1 <= point <= params.holders:
+            raise ValueError("a holder's point is 1 to k")
+        return InsecureContribution(_hash(params.digest(), task), point, rng.bytes(32), params.holders)
+
+    def restore_contribution(self, params: SumParams, task: bytes, private: bytes) -> Contribution:
+        if len(private) != 65 or private[:32] != _hash(params.digest(), task):
+            raise Tampered("not this task's contribution")
+        return InsecureContribution(private[:32], private[32], private[33:], params.holders)
+
+    def joint_key(
+        self, params: SumParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
+    ) -> InsecureKey:
+        _same_points(reveals, params)
+        _same_points(commitments, params)
+        context = _hash(params.digest(), task)
+        for point, nonce in reveals.items():
+            if _hash(bytes([point]), context, nonce) != commitments[point]:
+                raise Tampered(f"holder {point} revealed something else")
+        return InsecureKey(params, context, _hash(*(reveals[p] for p in sorted(reveals))))
+
+    def restore_key(self, params: SumParams, task: bytes, data: bytes) -> InsecureKey:
+        if len(data) != 32:
+            raise Tampered("not a key")
+        return InsecureKey(params, _hash(params.digest(), task), data)
+
+    def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> InsecureShare:
+        _same_points(shares, params)
+        context = _hash(params.digest(), task)
+        if any(s[1:] != context for s in shares.values()) or len(set(shares.values())) != 1:
+            raise Tampered("not this task's shares")
+        return InsecureShare(params, context, shares[1][0])
+
+    def restore_share(self, params: SumParams, task: bytes, private: bytes) -> InsecureShare:
+        if len(private) != 33 or private[:32] != _hash(params.digest(), task):
+            raise Tampered("not this task's share")
+        return InsecureShare(params, private[:32], private[32])
+
+    def sealer(self, params: SumParams, key: JointKey) -> Sealer:
+        if not isinstance(key, InsecureKey) or key.params != params:
+            raise ValueError("another key")
+        return InsecureSealer(params)
+
+    def zero(self, params: SumParams) -> SealedSum:
+        return InsecureSum(params, 0, np.zeros(params.dimension, dtype=np.int64))
+
+    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
+        if data[:32] != params.digest() or len(data) != 32 + _COUNT + 8 * params.dimension:
+            raise Tampered("not a sum under these parameters")
+        values = np.frombuffer(data, dtype="<i8", offset=32 + _COUNT).astype(np.int64)
+        return InsecureSum(params, int.from_bytes(data[32 : 32 + _COUNT], "little"), values)
+
+    def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
+        if not isinstance(share, InsecureShare) or share.params != params:
+            raise ValueError("another share")
+        if len(request) != params.request_bytes:
+            raise Tampered("not a request")
+        return _answer(params, share.point, request)
+
+    def combine(self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
+        if not isinstance(total, InsecureSum) or total.params != params or total.count == 0:
+            raise ValueError("nothing to open")
+        if len(answers) < params.threshold:
+            raise NotEnoughShares("too few answers")
+        if not set(answers) <= set(range(1, params.holders + 1)):
+            raise Tampered("an answer from nobody")
+        wrong = [p for p, a in answers.items() if a != _answer(params, p, total.request())]
+        if wrong:
+            raise WrongAnswer("the answers do not open this sum", wrong)
+        if np.abs(total.values).max() > params.value_bound:
+            raise Tampered("the opened sum has values that no honest updates add up to")
+        return total.values.copy()
+
+
+def _answer(params: SumParams, point: int, request: bytes) -> bytes:
+    return (bytes([point]) + _hash(request)).ljust(params.answer_bytes, b"\0")

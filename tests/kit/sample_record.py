@@ -1,0 +1,163 @@
+"""A made-up run with everything in it that a report has to tell."""
+
+import math
+from dataclasses import replace
+
+from fednode.reports import (
+    Claim,
+    Claims,
+    Guarantee,
+    Mechanism,
+    NamedReason,
+    RoundRecord,
+    RunRecord,
+    Task,
+    Trust,
+)
+
+CLIENTS = tuple(f"client-{number:02d}" for number in range(1, 21))
+HOLDERS = tuple(f"holder-{number}" for number in range(1, 6))
+
+
+def sample_round(number: int, spent: float, **changes: object) -> RoundRecord:
+    entry = RoundRecord(
+        round=number,
+        outcome="released",
+        reason=None,
+        invited=20,
+        survivors=CLIENTS,
+        rejected=(),
+        discarded=(),
+        lost=(),
+        holders_answered=HOLDERS,
+        holders_silent=(),
+        noise_planned=2.9873,
+        noise_added=2.9873 * math.sqrt(20 / 14),
+        epsilon_after=spent,
+        gaussian_after=0.965 * spent,
+        accuracy=0.86 - 0.55 * math.exp(-number / 4),
+        bytes_up=1_871_034,
+        bytes_down=102_400,
+        seconds=2.41,
+    )
+    return replace(entry, **changes)  # type: ignore[arg-type]
+
+
+def sample_record() -> RunRecord:
+    """20 rounds: one with losses of every kind, one failed before its charge, one charged in vain, a silent holder."""
+    rounds = [sample_round(number, 7.874 * math.sqrt(number / 20)) for number in range(1, 21)]
+    rounds[4] = replace(
+        rounds[4],
+        survivors=CLIENTS[:16],
+        lost=("client-17",),
+        rejected=(NamedReason("client-18", "damaged"), NamedReason("client-19", "other-round")),
+        discarded=(NamedReason("client-03", "repeated"), NamedReason("client-20", "late")),
+        noise_added=2.9873 * math.sqrt(16 / 14),
+    )
+    rounds[8] = replace(
+        rounds[8],
+        outcome="failed",
+        reason="13 updates arrived, 15 are needed",
+        survivors=CLIENTS[:13],
+        lost=CLIENTS[13:],
+        holders_answered=(),
+        holders_silent=(),
+        noise_added=0.0,
+        epsilon_after=rounds[7].epsilon_after,
+        gaussian_after=rounds[7].gaussian_after,
+        accuracy=None,
+    )
+    rounds[12] = replace(rounds[12], holders_answered=HOLDERS[:4], holders_silent=HOLDERS[4:])
+    rounds[15] = replace(
+        rounds[15],
+        outcome="failed",
+        reason="3 key holders answered, 4 are needed; the charge is kept",
+        holders_answered=HOLDERS[:3],
+        holders_silent=HOLDERS[3:],
+        accuracy=None,
+    )
+    return RunRecord(
+        run_id="2023-11-14-221320-support",
+        version="0.1.0",
+        started=1_700_000_000.0,
+        ended=1_700_000_061.5,
+        outcome="finished",
+        outcome_sentence="The run finished: 18 of 20 rounds were released, and the budget held.",
+        settings={
+            "data": "support",
+            "clients": 20,
+            "rounds": 20,
+            "epsilon": 8.0,
+            "delta": 1e-5,
+            "learning_rate": None,
+            "faults": ["lost:17@5", "garbage:18@5"],
+        },
+        task=Task("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
+        mechanism=_mechanism(),
+        guarantee=Guarantee(
+            "record", "adding or removing one record", "distributed noise", 8.0, 1e-5, 7.874, 7.598, 0.571, 0.2367
+        ),
+        trust=_trust(),
+        claims=_claims(),
+        rounds=tuple(rounds),
+        deviations=(
+            "Round 9 failed: 13 updates arrived, 15 are needed. Nothing was charged.",
+            "Round 16 was charged and not released: too few key holders answered.",
+        ),
+    )
+
+
+def _mechanism() -> Mechanism:
+    return Mechanism(
+        name="distributed discrete Gaussian: integers, added by each client before it seals",
+        sampling="none: every client and every record in every round, no amplification is claimed",
+        clip=1.0,
+        grid_bits=16,
+        sensitivity=1.002393,
+        local_stddev=0.79839,
+        target_z=2.9873,
+        min_survivors=15,
+        assumed_colluders=1,
+        sampler_error=3.1e-31,
+        overflow_chance=2.9e-39,
+    )
+
+
+def _trust() -> Trust:
+    return Trust(
+        enrolment="in memory, by the process itself",
+        scheme="bfv",
+        adversary="a node and key holders that follow the protocol and look; a node that lies is out of scope",
+        sum_params={"scheme": "bfv", "ring": 8192, "modulus_bits": 218, "lanes": 1, "blocks": 4},
+        payload_bytes=1_871_034,
+        float32_bytes=98_400,
+        holders=5,
+        threshold=4,
+        ledger_path="ledger.jsonl",
+        ledger_head="9f2b6c0e4d1a83577c60b9d2e8f413a5b7c6d8e9f00112233445566778899aab",
+        ledger_check=None,
+        model_digest="04d3a1c7be55f0923781aa64cfe0125d9b8e7f60718293a4b5c6d7e8f9012345",
+    )
+
+
+def _claims() -> Claims:
+    return Claims(
+        verified=(
+            Claim("Every update was signed by an enrolled client", "Ed25519, by the node and by each key holder"),
+            Claim("At least 15 updates stood in each opened sum", "roster, by the node and by each key holder"),
+            Claim("The charge was on disk before the sum was opened", "the ledger is written and synced first"),
+        ),
+        attested=(
+            Claim(
+                "Every record's gradient was clipped", "by the client's own code; a sealed update cannot be looked into"
+            ),
+            Claim("Every client added its share of noise", "by the client's own code"),
+        ),
+        assumed=(
+            Claim(
+                "At most 1 survivor gives its noise away", "more of them: the noise of a sum is smaller than charged"
+            ),
+            Claim("Fewer than 4 key holders collude", "4 of them could open a single update"),
+            Claim("Each person stands behind one record", "who stands behind several is protected less"),
+        ),
+    )
