@@ -1,0 +1,42 @@
+"""What a member refuses, whatever the node asks: its own floor and cap, from its own configuration."""
+
+from dataclasses import dataclass
+
+from fednode.errors import PeerFault
+from fednode.protocol.spec import RoundSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A member's own terms.
+
+    `min_survivors`: the fewest clients whose sum may be opened; `min_noise`: the least noise multiplier z of a
+    released sum (noise over clip, honest survivors only); `max_rounds`: the most rounds of one task.
+    """
+
+    min_survivors: int = 2
+    min_noise: float = 0.1
+    max_rounds: int = 1_000
+
+    def check(self, spec: RoundSpec) -> None:
+        """Return if the round is within these limits.
+
+        Raises `PeerFault`: "min-survivors", "noise-floor" or "round-cap", each with both numbers.
+        """
+        terms = spec.terms
+        if terms.min_survivors < self.min_survivors:
+            raise PeerFault(
+                "min-survivors", f"the round opens {terms.min_survivors} updates, {self.min_survivors} are my least"
+            )
+        # two honest members are the least among whom one can hide
+        if terms.min_survivors - terms.assumed_colluders < 2:
+            raise PeerFault(
+                "min-survivors", "fewer than two honest survivors are left if the assumed colluders collude"
+            )
+        if not terms.noise_multiplier() >= self.min_noise:
+            raise PeerFault(
+                "noise-floor",
+                f"the noise multiplier is {terms.noise_multiplier():.4g}, {self.min_noise:.4g} is my least",
+            )
+        if spec.round > self.max_rounds:
+            raise PeerFault("round-cap", f"round {spec.round} of {spec.task}, {self.max_rounds} are my most")

@@ -1,0 +1,184 @@
+"""Data sets: labelled messages, split into what clients train on and what the test measures.
+
+support      built in: a shop's customers, from a seeded grammar
+banking77    from a folder with train.csv and test.csv (PolyAI task-specific-datasets, CC BY 4.0)
+a path       any CSV file with a text column and a label column; every fifth record of a label becomes test
+"""
+
+import codecs
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.errors import ConfigError, DataError
+from fednode_clients import support
+
+BANKING77_SOURCE = (
+    "BANKING77, Casanueva et al. 2020, Efficient Intent Detection with Dual Sentence Encoders; "
+    "PolyAI task-specific-datasets, CC BY 4.0"
+)
+SUPPORT_SOURCE = f"FedNode's own grammar, seed '{support.SEED}', Apache-2.0"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Texts and the numbers of their labels, record by record; the texts never print."""
+
+    texts: tuple[str, ...] = field(repr=False)
+    labels: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One task: `labels[i]` names label number i; `source` says in one line where it comes from and its licence."""
+
+    name: str
+    labels: tuple[str, ...]
+    train: Split
+    test: Split
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLayout:
+    """How to read a CSV file: its two columns, which share becomes test, and the seed that decides which records."""
+
+    text: str = "text"
+    label: str = "label"
+    test_share: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.test_share < 1:
+            raise ConfigError(f"test share is {self.test_share}; give a share between 0 and 1, such as 0.2")
+
+
+def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None) -> Dataset:
+    """The data set of that name, or of the CSV file at that path.
+
+    Raises `DataError` with the file, the line where there is one, and what to do about it. `layout` is for paths only.
+    """
+    if name == "support":
+        return load_support()
+    if name == "banking77":
+        return load_banking77(folder)
+    if name.endswith(".csv") or Path(name).is_file():
+        return load_csv(Path(name) if folder is None else folder / name, layout or CsvLayout())
+    raise DataError(f"there is no data set {name!r}; give 'support', 'banking77' or the path of a CSV file")
+
+
+def load_support() -> Dataset:
+    """The built-in set: the same bytes on every machine."""
+    train: list[tuple[str, str]] = []
+    test: list[tuple[str, str]] = []
+    for text, intent, is_test in support.messages():
+        (test if is_test else train).append((text, intent))
+    return _dataset("support", train, test, SUPPORT_SOURCE)
+
+
+def load_banking77(folder: Path | None) -> Dataset:
+    """BANKING77 from a folder with its public train.csv and test.csv (columns text and category)."""
+    fetch = (
+        "banking77 is read from a folder with train.csv and test.csv (columns text, category). They are public: folder "
+        "banking_data of github.com/PolyAI-LDN/task-specific-datasets, CC BY 4.0"
+    )
+    if folder is None:
+        raise DataError(f"{fetch}. Pass the folder as --data-dir")
+    for part in ("train.csv", "test.csv"):
+        if not (folder / part).is_file():
+            raise DataError(f"{folder / part} is missing. {fetch}")
+    layout = CsvLayout(label="category")
+    train, test = (read_rows(folder / part, layout) for part in ("train.csv", "test.csv"))
+    return _dataset("banking77", train, test, BANKING77_SOURCE)
+
+
+def load_csv(path: Path, layout: CsvLayout) -> Dataset:
+    """Any CSV file with a header: a seeded split that holds the same share of every label.
+
+    A label with a single record trains; every label with two or more records is in both splits.
+    """
+    train: list[tuple[str, str]] = []
+    test: list[tuple[str, str]] = []
+    by_label: dict[str, list[tuple[str, str]]] = {}
+    for row in read_rows(path, layout):
+        by_label.setdefault(row[1], []).append(row)
+    for label in sorted(by_label):
+        rows = by_label[label]
+        order = sorted(range(len(rows)), key=lambda i: _lot(layout.seed, label, i))
+        held_out = min(len(rows) - 1, max(1, round(layout.test_share * len(rows))))
+        test += [rows[i] for i in sorted(order[:held_out])]
+        train += [rows[i] for i in sorted(order[held_out:])]
+    return _dataset(path.stem, train, test, f"{path.name}, given by the operator")
+
+
+def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
+    """(text, label) of every record of a UTF-8 CSV file; a text may hold quoted commas and line breaks.
+
+    Raises `DataError` for a missing file or column, bytes that are not UTF-8, a record without text or label (with its
+    line), and a file without records.
+    """
+    reader = csv.DictReader(io.StringIO(_decoded(path), newline=""), strict=True)
+    rows: list[tuple[str, str]] = []
+    try:
+        for column in (layout.text, layout.label):
+            if column not in (reader.fieldnames or ()):
+                had = ", ".join(reader.fieldnames or ()) or "none"
+                raise DataError(f"{path} has no column {column!r}; its columns are {had}")
+        for row in reader:
+            if None in row:
+                raise DataError(
+                    f"{path}, line {reader.line_num}: more fields than columns; put texts with commas in quotes"
+                )
+            text, label = (row[layout.text] or "").strip(), (row[layout.label] or "").strip()
+            if not text or not label:
+                raise DataError(f"{path}, line {reader.line_num}: the text or the label is empty; fill or remove it")
+            rows.append((text, label))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not a CSV record ({error}); check its quotes") from None
+    if not rows:
+        raise DataError(f"{path} has no records below its header")
+    return rows
+
+
+def _decoded(path: Path) -> str:
+    try:
+        raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; check the path") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from None
+
+
+def _lot(seed: int, label: str, number: int) -> bytes:
+    return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
+
+
+def _dataset(name: str, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]], source: str) -> Dataset:
+    labels = tuple(sorted({label for _, label in train}))
+    if len(labels) < 2:
+        raise DataError(f"{name} has one label only ({labels[0]!r}); a classifier needs two or more")
+    unknown = sorted({label for _, label in test} - set(labels))
+    if unknown:
+        raise DataError(f"{name}: label {unknown[0]!r} is in the test part only; no client could learn it")
+    number = {label: i for i, label in enumerate(labels)}
+    return Dataset(name, labels, _split(train, number), _split(test, number), source)
+
+
+def _split(rows: Sequence[tuple[str, str]], number: dict[str, int]) -> Split:
+    return Split(tuple(text for text, _ in rows), np.array([number[label] for _, label in rows], dtype=np.int64))

@@ -1,0 +1,154 @@
+"""A member's key folder: secrets, what it agreed to, and what it has done, on disk before it counts.
+
+    identity.json   name, signing key, box key            mode 0600
+    enrolment.pub   the enrolment key's public half       the trust root: nothing else says who is in a cohort
+    state/          small files by name                   shares of joint keys, answers, sealed updates
+    record.jsonl    one line for every round joined or opened, fsynced before the answer leaves
+
+The folder is 0700. Nothing of it ever goes into Flower's context.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from fednode.errors import ConfigError, StoreError
+from fednode.files import append_line, write_whole
+from fednode.protocol.cohort import Member, Role
+from fednode.protocol.envelope import Signer
+from fednode.wire import canonical, digest
+from fednode_crypto import CryptoError
+from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
+
+
+class KeyFolder:
+    """The folder at `path`, opened. Its representation shows the path and the member's name, never a key."""
+
+    def __init__(self, path: Path, name: str, keys: tuple[SigningKey, BoxKey], enrolment_key: VerifyKey) -> None:
+        self.path, self.name, self.enrolment_key = path, name, enrolment_key
+        self._signing_key, self._box_key = keys
+
+    def __repr__(self) -> str:
+        return f"KeyFolder({self.path}, {self.name})"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a key folder is not pickled: open it where it lies")
+
+    @staticmethod
+    def create(path: Path, name: str, enrolment_key: VerifyKey) -> "KeyFolder":
+        """Make new keys for `name` in a folder that does not hold any yet.
+
+        Raises `ConfigError` if there are keys already (nothing is overwritten) and `StoreError` if it cannot be
+        written.
+        """
+        if (path / "identity.json").exists():
+            raise ConfigError(f"{path} holds keys already; choose another folder, keys are never overwritten")
+        keys = (SigningKey.generate(), BoxKey.generate())
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            (path / "state").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"could not make the key folder {path}: {error.strerror}") from error
+        identity = {
+            "name": name,
+            "signing_key": keys[0].private_bytes().hex(),
+            "box_key": keys[1].private_bytes().hex(),
+        }
+        write_whole(path / "enrolment.pub", enrolment_key.raw.hex().encode() + b"\n", 0o644)
+        write_whole(path / "identity.json", canonical(identity), 0o600)
+        return KeyFolder(path, name, keys, enrolment_key)
+
+    @staticmethod
+    def open(path: Path) -> "KeyFolder":
+        """The keys in `path`. Raises `ConfigError` if they are missing, unreadable, or readable by others."""
+        file = path / "identity.json"
+        try:
+            if file.stat().st_mode & 0o077:
+                raise ConfigError(
+                    f"{file} is readable by others; run chmod 600 on it and ask whether the keys are still secret"
+                )
+            identity = json.loads(file.read_bytes())
+            keys = (
+                SigningKey.from_private_bytes(bytes.fromhex(identity["signing_key"])),
+                BoxKey.from_private_bytes(bytes.fromhex(identity["box_key"])),
+            )
+            enrolment = VerifyKey.from_bytes(bytes.fromhex((path / "enrolment.pub").read_text().strip()))
+            return KeyFolder(path, str(identity["name"]), keys, enrolment)
+        except FileNotFoundError as error:
+            raise ConfigError(f"no keys in {path}; make them with `fednode keys init`") from error
+        except (OSError, ValueError, KeyError, TypeError, CryptoError) as error:
+            # the text of the fault may hold a part of a key: it is not passed on
+            raise ConfigError(
+                f"the keys in {path} cannot be read; restore the folder from its backup"
+            ) from error.with_traceback(None)
+
+    @property
+    def signer(self) -> Signer:
+        """The member's pen."""
+        return Signer(self.name, self._signing_key)
+
+    @property
+    def box_key(self) -> BoxKey:
+        """The key that boxes for this member open with."""
+        return self._box_key
+
+    def member(self, role: Role, point: int = 0) -> Member:
+        """The public half, as it goes into a cohort."""
+        return Member(self.name, role, self._signing_key.public, self._box_key.public, point)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store `data` under `name`, whole or not at all, before returning. Raises `StoreError`."""
+        write_whole(self._file(name), data, 0o600)
+
+    def get(self, name: str) -> bytes | None:
+        """What was stored under `name`, or None."""
+        try:
+            return self._file(name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"could not read {self._file(name)}: {error.strerror}") from error
+
+    def drop(self, name: str) -> None:
+        """Forget what was stored under `name`."""
+        self._file(name).unlink(missing_ok=True)
+
+    def record(self, entry: Mapping[str, object]) -> None:
+        """Add a line to the record and fsync. Raises `StoreError`; the line is then not there."""
+        path = self.path / "record.jsonl"
+        _cut_torn_line(path)
+        append_line(path, canonical(entry))
+
+    def recorded(self) -> list[dict[str, object]]:
+        """Every line of the record. A last line without its end was never acknowledged and does not count."""
+        try:
+            data = (self.path / "record.jsonl").read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError(f"could not read {self.path / 'record.jsonl'}: {error.strerror}") from error
+        try:
+            return [json.loads(line) for line in data.split(b"\n")[:-1]]
+        except ValueError as error:
+            raise StoreError(
+                f"{self.path / 'record.jsonl'} is damaged; this member must not answer until it is restored"
+            ) from error
+
+    def _file(self, name: str) -> Path:
+        # hashed, so that no name from outside can point out of the folder
+        return self.path / "state" / digest("key-folder", name.encode("utf-8")).hex()[:40]
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Take away a last line that a crash left without its end, so that the next one does not grow out of it."""
+    try:
+        with path.open("r+b") as file:
+            data = file.read()
+            whole = data.rfind(b"\n") + 1
+            if whole < len(data):
+                file.truncate(whole)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"could not mend {path}: {error.strerror}") from error

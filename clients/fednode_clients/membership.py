@@ -1,0 +1,131 @@
+"""Which member this process speaks for: found once from its configuration, kept for the life of the process."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fednode.errors import ConfigError, PeerFault
+from fednode.names import member_names
+from fednode.protocol.envelope import Topic
+from fednode.protocol.requests import frame_kind, read_ask, read_spec
+from fednode_clients.client import Client, refusal
+from fednode_clients.consent import Limits
+from fednode_clients.holder import Holder
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.tasks import Schemes
+from fednode_crypto import Rng, SystemRng, scheme
+
+Config = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a node's and a run's configuration say about where and who this is."""
+
+    run_id: int
+    node: Config
+    run: Config
+
+    def partition(self) -> int:
+        """The number that Flower gave this node among its siblings. Raises `ConfigError`."""
+        value = self.node.get("partition-id")
+        if not isinstance(value, int):
+            raise ConfigError(
+                'this node has no number; start it with --node-config "partition-id=0 num-partitions=..."'
+            )
+        return value
+
+
+def member_name(place: Place) -> str:
+    """The first `clients` partitions are clients, the next `holders` are the key holders."""
+    clients, holders = int(str(place.run.get("clients", 0))), int(str(place.run.get("holders", 0)))
+    number = place.partition()
+    if not 0 <= number < clients + holders:
+        raise ConfigError(
+            f"node {number} has no part among {clients} clients and {holders} holders; start {clients + holders} nodes"
+        )
+    return (member_names("client", clients) + member_names("holder", holders))[number]
+
+
+def key_folder(place: Place) -> Path:
+    """`key-folder` of the node's own configuration; in a simulation, the member's folder under the run's key root."""
+    own = place.node.get("key-folder")
+    if own:
+        return Path(str(own))
+    return key_root(place.run_id, place.run) / member_name(place)
+
+
+def key_root(run_id: int, run: Config) -> Path:
+    """Where a simulation on one machine keeps the keys of its members: a private folder of this user and this run."""
+    given = str(run.get("key-root") or "")
+    return Path(given) if given else Path(tempfile.gettempdir()) / f"fednode-{os.getuid()}" / str(run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a member is made of; tests put other schemes and another Rng here, nothing else can."""
+
+    schemes: Schemes = scheme
+    rng: Callable[[], Rng] = SystemRng
+    limits: Limits = field(default_factory=Limits)
+    folder: Callable[[Place], Path] = key_folder
+
+
+def topic_of(frame: bytes) -> Topic:
+    """What a request is about, so that a refusal of it can be told from others; "unreadable" if nobody can say."""
+    kind = frame_kind(frame)
+    try:
+        if kind in ("round", "open", "key-check"):
+            spec, _ = read_spec(kind, frame)
+            return Topic(spec.task, spec.round, spec.digest())
+        return Topic(read_ask(kind, frame)[0])
+    except PeerFault:
+        return Topic("unreadable")
+
+
+class Members:
+    """The members that this process speaks for, each opened once: one in a deployment, several in a simulation."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._clients: dict[Path, Client] = {}
+        self._holders: dict[Path, Holder] = {}
+
+    def client(self, place: Place) -> Client:
+        """This node as a client. Raises `ConfigError` if it has no key folder."""
+        path = self._parts.folder(place)
+        if path not in self._clients:
+            parts = self._parts
+            self._clients[path] = Client(KeyFolder.open(path), self._limits(place), parts.schemes, parts.rng())
+        return self._clients[path]
+
+    def holder(self, place: Place) -> Holder:
+        """This node as a holder. Raises `ConfigError` if it has no key folder."""
+        path = self._parts.folder(place)
+        if path not in self._holders:
+            parts = self._parts
+            self._holders[path] = Holder(KeyFolder.open(path), self._limits(place), parts.schemes, parts.rng())
+        return self._holders[path]
+
+    def query(self, place: Place, frame: bytes, kind: str) -> bytes:
+        """The answer to a query, or a signed refusal with its reason; never an exception for what a peer did."""
+        folder = KeyFolder.open(self._parts.folder(place))
+        try:
+            if kind == "hello":
+                return folder.signer.write("hello", Topic("hello")).to_bytes()
+            if kind == "task":
+                return self.client(place).take_task(frame).to_bytes()
+            return self.holder(place).handle(frame).to_bytes()
+        except PeerFault as fault:
+            return refusal(folder, topic_of(frame), fault)
+
+    def _limits(self, place: Place) -> Limits:
+        """The member's own limits: its node's configuration narrows them, a run's never widens them."""
+        limits = self._parts.limits
+        for name, key in (("min_survivors", "min-survivors"), ("min_noise", "min-noise"), ("max_rounds", "max-rounds")):
+            value = place.node.get(key)
+            if value is not None:
+                limits = replace(limits, **{name: type(getattr(limits, name))(value)})
+        return limits

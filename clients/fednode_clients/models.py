@@ -1,0 +1,92 @@
+"""Models as flat vectors: only trainable floating-point parameters travel, in the order in which the module names them.
+
+Buffers (running statistics, integer counters) and frozen parameters stay where they are: they would be released without
+noise, and clipping or noising an integer has no meaning. torch is imported when it is needed.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+Vector = NDArray[np.float64]
+
+
+def linear_head(dimension: int, classes: int) -> "torch.nn.Linear":
+    """A linear layer with bias, float32, all zeros: every client starts from the same public point, without a seed."""
+    import torch
+
+    if dimension < 1 or classes < 2:
+        raise ValueError(f"a linear head needs 1 feature and 2 classes or more, not {dimension} and {classes}")
+    # built without storage first: the usual initialiser would draw from torch's global generator
+    head = torch.nn.Linear(dimension, classes, device="meta").to_empty(device="cpu")
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.zero_()
+    return head
+
+
+def travelling(model: "torch.nn.Module") -> "list[tuple[str, torch.nn.Parameter]]":
+    """Name and parameter of all that travels; a parameter that is used in two places is listed once."""
+    return [(name, p) for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()]
+
+
+def parameter_count(model: "torch.nn.Module") -> int:
+    """d: the length of the flat vector."""
+    return sum(parameter.numel() for _, parameter in travelling(model))
+
+
+def to_vector(model: "torch.nn.Module") -> Vector:
+    """The travelling parameters as one float64 vector (d,), a copy."""
+    parts = [parameter.detach().cpu().double().numpy().ravel() for _, parameter in travelling(model)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def load_vector(model: "torch.nn.Module", vector: Vector) -> None:
+    """Write a float64 vector (d,) into the travelling parameters, rounded to their own type.
+
+    Raises `ValueError`, and changes nothing, if the length differs or a value does not fit the parameter's type.
+    """
+    import torch
+
+    parameters = [parameter for _, parameter in travelling(model)]
+    count = sum(parameter.numel() for parameter in parameters)
+    if vector.shape != (count,):
+        raise ValueError(f"the model takes {count} parameters and was given an array of shape {vector.shape}")
+    sizes = [parameter.numel() for parameter in parameters]
+    pieces = torch.split(torch.from_numpy(np.array(vector, dtype=np.float64)), sizes) if sizes else ()
+    rounded = [piece.to(p.dtype).view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
+    if not all(bool(torch.isfinite(piece).all()) for piece in rounded):
+        raise ValueError("a parameter is not finite in the model's own type; nothing was loaded")
+    with torch.no_grad():
+        for parameter, piece in zip(parameters, rounded, strict=True):
+            parameter.copy_(piece)
+
+
+def predict(model: "torch.nn.Module", features: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The likeliest label of each row, int64 (n,); ties go to the lowest number. The model's mode is put back."""
+    import torch
+
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            scores = model(torch.from_numpy(np.array(features, dtype=np.float32)))
+    finally:
+        model.train(was_training)
+    best: NDArray[np.int64] = np.argmax(scores.double().cpu().numpy(), axis=1).astype(np.int64)
+    return best
+
+
+def accuracy(model: "torch.nn.Module", features: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    """Share of rows whose likeliest label is the given one; 0.0 for no rows."""
+    return float(np.mean(predict(model, features) == labels)) if len(labels) else 0.0
+
+
+def check_labels(labels: NDArray[np.int64], classes: int) -> None:
+    """Raises `ValueError` unless every label is in 0 .. classes - 1."""
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"labels run from {labels.min()} to {labels.max()}; the model has classes 0 to {classes - 1}")

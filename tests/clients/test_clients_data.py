@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednode.errors import ConfigError, DataError
+from fednode_clients.data import CsvLayout, load, load_csv, read_rows
+
+BANK = 'text,category\n"Where, please,\nis my card?",card_arrival\nTop up failed,top_up_failed\n'
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_support_loads_with_its_source():
+    data = load("support")
+    assert data.train.labels.dtype == np.int64
+    assert (len(data.train), len(data.test), len(data.labels)) == (8000, 2000, 25)
+    assert "Apache-2.0" in data.source
+
+
+def test_texts_do_not_print():
+    data = load("support")
+    assert data.train.texts[0] not in repr(data)
+
+
+def test_banking77_reads_quoted_line_breaks(tmp_path):
+    write(tmp_path / "train.csv", BANK)
+    write(tmp_path / "test.csv", BANK)
+    data = load("banking77", tmp_path)
+    assert data.train.texts[0] == "Where, please,\nis my card?"
+    assert data.labels == ("card_arrival", "top_up_failed")
+    assert data.test.labels.tolist() == [0, 1]
+    assert "CC BY 4.0" in data.source
+
+
+def test_banking77_without_its_folder_says_where_it_comes_from(tmp_path):
+    with pytest.raises(DataError, match=r"PolyAI-LDN/task-specific-datasets, CC BY 4.0. Pass the folder as --data-dir"):
+        load("banking77")
+    with pytest.raises(DataError, match=r"train\.csv is missing"):
+        load("banking77", tmp_path)
+
+
+def test_unknown_name_says_what_there_is():
+    with pytest.raises(DataError, match="'support', 'banking77' or the path of a CSV file"):
+        load("bankng77")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", r"no column 'text'; its columns are none"),
+        ("text,intent\na,b\n", r"no column 'label'; its columns are text, intent"),
+        ("text,label\n", "no records below its header"),
+        ("text,label\na,x\n ,y\n", "line 3: the text or the label is empty"),
+        ("text,label\na,x\nb\n", "line 3: the text or the label is empty"),
+        ("text,label\na,x\nb,c,y\n", "line 3: more fields than columns"),
+        ('text,label\na,x\n"b,y\n', "not a CSV record"),
+        (b"text,label\na,x\nb\xff,y\n", "line 3: byte 0xff is not UTF-8"),
+        ("text,label\na,x\nb,x\n", "one label only"),
+    ],
+)
+def test_bad_files_get_one_clear_sentence(tmp_path, content, says):
+    with pytest.raises(DataError, match=says):
+        load_csv(write(tmp_path / "mine.csv", content), CsvLayout())
+
+
+def test_missing_file_and_folder_are_data_errors(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        load(str(tmp_path / "none.csv"))
+    with pytest.raises(DataError, match="cannot be read"):
+        load_csv(tmp_path, CsvLayout())
+
+
+def test_test_part_with_a_label_nobody_trains_is_refused(tmp_path):
+    write(tmp_path / "train.csv", BANK)
+    write(tmp_path / "test.csv", BANK + "x,never_seen\n")
+    with pytest.raises(DataError, match="'never_seen' is in the test part only"):
+        load("banking77", tmp_path)
+
+
+def test_columns_can_be_named_and_a_byte_order_mark_does_not_matter(tmp_path):
+    path = write(tmp_path / "mine.csv", "\ufeffid,said,meant\n1,a\u2028b,x\n2,c,y\n".encode())
+    assert read_rows(path, CsvLayout("said", "meant")) == [("a\u2028b", "x"), ("c", "y")]
+
+
+def test_test_share_outside_0_and_1_is_refused():
+    with pytest.raises(ConfigError, match="share between 0 and 1"):
+        CsvLayout(test_share=1.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(counts=st.lists(st.integers(1, 30), min_size=2, max_size=6), seed=st.integers(0, 99))
+def test_csv_split_is_stratified_seeded_and_loses_nothing(tmp_path_factory, counts, seed):
+    rows = [f"text {label} {i},label{label}" for label, count in enumerate(counts) for i in range(count)]
+    path = write(tmp_path_factory.mktemp("csv") / "mine.csv", "\n".join(["text,label", *rows]))
+    data = load_csv(path, CsvLayout(seed=seed))
+    assert sorted(data.train.texts + data.test.texts) == sorted(row.split(",")[0] for row in rows)
+    for label, count in enumerate(counts):
+        held_out = int((data.test.labels == label).sum())
+        assert held_out == min(count - 1, max(1, round(0.2 * count)))
+    assert load_csv(path, CsvLayout(seed=seed)).test.texts == data.test.texts
+
+
+def test_another_seed_holds_other_records_out(tmp_path):
+    path = write(tmp_path / "mine.csv", "text,label\n" + "".join(f"t{i},l{i % 2}\n" for i in range(200)))
+    assert load_csv(path, CsvLayout(seed=1)).test.texts != load_csv(path, CsvLayout(seed=2)).test.texts

@@ -1,0 +1,263 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednode.errors import ConfigError
+from fednode_clients.local_dp import record_gradients
+from fednode_clients.models import accuracy, linear_head, load_vector, parameter_count, predict, to_vector, travelling
+from fednode_clients.training import clip_scales, clipped_gradient_sum
+
+
+def head(dimension=6, classes=4, seed=0):
+    model = linear_head(dimension, classes)
+    load_vector(model, np.random.default_rng(seed).normal(size=parameter_count(model)))
+    return model
+
+
+def records(n, dimension=6, classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, dimension)).astype(np.float32), rng.integers(0, classes, n)
+
+
+def one_by_one(model, features, labels):
+    """Each record's gradient by plain autograd in float64."""
+    twin = torch.nn.Linear(model.in_features, model.out_features).double()
+    twin.load_state_dict({name: value.double() for name, value in model.state_dict().items()})
+    rows = []
+    for x, y in zip(features, labels, strict=True):
+        twin.zero_grad()
+        torch.nn.functional.cross_entropy(twin(torch.from_numpy(x).double()[None]), torch.tensor([y])).backward()
+        rows.append(np.concatenate([p.grad.numpy().ravel() for p in twin.parameters()]))
+    return np.array(rows)
+
+
+@settings(max_examples=25, deadline=None)
+@given(n=st.integers(1, 12), clip=st.sampled_from([1e-3, 0.5, 1.0, 100.0]), seed=st.integers(0, 2**32 - 1))
+def test_closed_form_is_the_sum_of_clipped_autograd_gradients(n, clip, seed):
+    model, (features, labels) = head(seed=seed), records(n, seed=seed)
+    rows = one_by_one(model, features, labels)
+    norms = np.linalg.norm(rows, axis=1)
+    expected = (rows * np.minimum(1, clip / norms)[:, None]).sum(axis=0)
+    got = clipped_gradient_sum(model, features, labels, clip)
+    np.testing.assert_allclose(got.vector, expected, rtol=2e-6, atol=3e-6 * clip)
+    assert (got.records, got.clip, got.dropped) == (n, clip, 0)
+    assert got.clipped == int((norms > clip).sum())
+
+
+def test_closed_form_and_opacus_agree_on_a_linear_head():
+    model, (features, labels) = head(), records(150)
+    wrapped = torch.nn.Sequential(model)
+    for clip in (0.3, 1.0, 50.0):
+        closed, sampled = (clipped_gradient_sum(m, features, labels, clip) for m in (model, wrapped))
+        np.testing.assert_allclose(sampled.vector, closed.vector, rtol=1e-5, atol=1e-5 * clip)
+        assert (sampled.clipped, sampled.dropped, sampled.records) == (closed.clipped, closed.dropped, closed.records)
+
+
+def mlp():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Dropout(0.5), torch.nn.Linear(5, 4))
+
+
+def conv():
+    torch.manual_seed(0)
+    layers = torch.nn.Conv1d(2, 3, 3), torch.nn.GroupNorm(1, 3), torch.nn.ReLU(), torch.nn.Flatten()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(12, 4))
+
+
+@pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (conv, (2, 6))])
+def test_opacus_path_sums_to_the_ordinary_gradient_when_nothing_is_clipped(make, shape):
+    model, rng = make(), np.random.default_rng(0)
+    features, labels = rng.normal(size=(70, *shape)).astype(np.float32), rng.integers(0, 4, 70)
+    before = to_vector(model)
+    got = clipped_gradient_sum(model, features, labels, 1e6)
+    model.eval()
+    loss = torch.nn.functional.cross_entropy(
+        model(torch.from_numpy(features)), torch.from_numpy(labels), reduction="sum"
+    )
+    loss.backward()
+    expected = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
+    np.testing.assert_allclose(got.vector, expected, rtol=1e-3, atol=1e-4)
+    assert np.array_equal(before, to_vector(model))
+    assert got.clipped == 0
+
+
+@pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (conv, (2, 6)), (head, (6,))])
+@pytest.mark.parametrize("clip", [0.01, 1.0])
+def test_one_record_alone_never_passes_the_clip(make, shape, clip):
+    model, rng = make(), np.random.default_rng(1)
+    for scale in (1e-3, 1.0, 1e3, 1e15):
+        features = (scale * rng.normal(size=(1, *shape))).astype(np.float32)
+        got = clipped_gradient_sum(model, features, rng.integers(0, 4, 1), clip)
+        assert np.linalg.norm(got.vector) <= clip
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
+    clip=st.sampled_from([1e-6, 0.1, 1.0, 7.0]),
+    scale=st.sampled_from([1e-3, 1.0, 1e4, 1e30]),
+    data=st.data(),
+)
+def test_neighbours_differ_by_the_clip_at_most(n, seed, clip, scale, data):
+    model, (features, labels) = head(seed=seed), records(n, seed=seed)
+    features = (features * scale).astype(np.float32)
+    at = data.draw(st.integers(0, n - 1))
+    with_it = clipped_gradient_sum(model, features, labels, clip)
+    without = clipped_gradient_sum(model, np.delete(features, at, axis=0), np.delete(labels, at), clip)
+    assert np.linalg.norm(with_it.vector - without.vector) <= clip
+
+
+@settings(max_examples=60, deadline=None)
+@given(norm=st.floats(0, 1.7e308), clip=st.floats(1e-300, 1e300))
+def test_a_scaled_norm_is_never_above_the_clip(norm, clip):
+    (scale,) = clip_scales(np.array([norm]), clip)
+    assert 0 <= scale <= 1
+    assert norm * scale <= clip
+
+
+def test_scales_of_zero_and_of_norms_that_are_not_finite():
+    assert clip_scales(np.array([0.0, np.nan, np.inf, 0.5, 2.0]), 1.0).tolist() == [1.0, 0.0, 0.0, 1.0, 0.5 - 2.0**-21]
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, torch.nn.Sequential])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_record_that_is_not_finite_counts_as_zero_and_is_counted(wrap, bad):
+    model, (features, labels) = wrap(head()), records(9)
+    clean = clipped_gradient_sum(model, np.delete(features, 4, axis=0), np.delete(labels, 4), 1.0)
+    features[4, 2] = bad
+    got = clipped_gradient_sum(model, features, labels, 1.0)
+    np.testing.assert_allclose(got.vector, clean.vector, rtol=1e-6, atol=1e-9)
+    assert (got.dropped, got.records, got.clipped) == (1, 9, clean.clipped)
+
+
+def test_values_that_overflow_float32_norms_are_clipped_and_not_lost():
+    features = np.array([[3e38, 1.0, 2.0, 0.0, 0.0, 0.0]], dtype=np.float32)
+    got = clipped_gradient_sum(linear_head(6, 4), features, np.array([1]), 1.0)
+    assert np.linalg.norm(got.vector) == pytest.approx(1.0, rel=1e-5)
+    assert (got.clipped, got.dropped) == (1, 0)
+
+
+def test_a_model_that_is_not_finite_gives_zeros():
+    model, (features, labels) = head(), records(5)
+    with torch.no_grad():
+        model.weight[0, 0] = torch.nan
+    got = clipped_gradient_sum(model, features, labels, 1.0)
+    assert not got.vector.any()
+    assert got.dropped == 5
+
+
+def test_zero_gradient_stays_zero():
+    model = linear_head(6, 2)
+    load_vector(model, np.array([0.0] * 12 + [1e30, -1e30]))
+    got = clipped_gradient_sum(model, np.zeros((3, 6), np.float32), np.zeros(3, np.int64), 1.0)
+    assert not got.vector.any()
+    assert (got.records, got.clipped, got.dropped) == (3, 0, 0)
+
+
+def test_an_empty_client_gives_zeros():
+    got = clipped_gradient_sum(head(), np.zeros((0, 6), np.float32), np.zeros(0, np.int64), 1.0)
+    assert got.vector.shape == (28,)
+    assert not got.vector.any()
+    assert got.records == 0
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, torch.nn.Sequential])
+@pytest.mark.parametrize(
+    ("features", "labels", "clip", "says"),
+    [
+        (np.zeros((2, 6), np.float32), np.array([0, 4]), 1.0, "classes 0 to 3"),
+        (np.zeros((2, 6), np.float32), np.array([-1, 0]), 1.0, "classes 0 to 3"),
+        (np.zeros((2, 5), np.float32), np.array([0, 1]), 1.0, "take"),
+        (np.zeros((3, 6), np.float32), np.array([0, 1]), 1.0, "one for each"),
+        (np.zeros(6, np.float32), np.array([0]), 1.0, "one for each"),
+        (np.zeros((2, 6), np.int64), np.array([0, 1]), 1.0, "floating"),
+        (np.zeros((2, 6), np.float32), np.array([0.0, 1.0]), 1.0, "integers"),
+        (np.zeros((2, 6), np.float32), np.array([0, 1]), 0.0, "positive"),
+        (np.zeros((2, 6), np.float32), np.array([0, 1]), float("nan"), "positive"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(wrap, features, labels, clip, says):
+    with pytest.raises(ValueError, match=says):
+        clipped_gradient_sum(wrap(head()), features, labels, clip)
+
+
+def test_a_layer_that_mixes_records_is_refused_with_what_to_do():
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 4))
+    with pytest.raises(ConfigError, match=r"mixes records .* use GroupNorm or LayerNorm"):
+        clipped_gradient_sum(model, *records(4), 1.0)
+
+
+def test_more_than_one_block_and_micro_batch_add_up():
+    model, (features, labels) = head(), records(2500)
+    whole = clipped_gradient_sum(model, features, labels, 0.5)
+    halves = [
+        clipped_gradient_sum(model, features[half], labels[half], 0.5) for half in (slice(1100), slice(1100, None))
+    ]
+    np.testing.assert_allclose(whole.vector, halves[0].vector + halves[1].vector, rtol=1e-12, atol=1e-12)
+    assert sum(len(rows) for rows in record_gradients(model, features, labels)) == 2500
+
+
+def test_private_numbers_do_not_print():
+    assert repr(clipped_gradient_sum(head(), *records(5), 1.0)) == "GradientSum(clip=1.0)"
+
+
+class FakeCounting(torch.nn.Module):
+    """A linear layer, a frozen one, and an integer buffer as BatchNorm has."""
+
+    def __init__(self):
+        super().__init__()
+        self.front = torch.nn.Linear(3, 3).requires_grad_(False)
+        self.head = torch.nn.Linear(3, 2)
+        self.register_buffer("seen", torch.tensor(500, dtype=torch.int64))
+
+    def forward(self, x):
+        return self.head(self.front(x))
+
+
+def test_only_trainable_floating_parameters_travel():
+    model = FakeCounting()
+    assert [name for name, _ in travelling(model)] == ["head.weight", "head.bias"]
+    frozen = model.front.weight.clone()
+    load_vector(model, np.arange(8.0))
+    assert to_vector(model).tolist() == list(range(8))
+    assert model.seen.item() == 500
+    assert torch.equal(model.front.weight, frozen)
+    got = clipped_gradient_sum(model, *records(5, 3, 2), 1.0)
+    assert got.vector.shape == (8,)
+    assert got.vector.any()
+
+
+def test_linear_head_is_zero_and_draws_no_random_number():
+    state = torch.get_rng_state()
+    assert not to_vector(linear_head(5, 3)).any()
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(ValueError, match="2 classes or more"):
+        linear_head(5, 1)
+
+
+@pytest.mark.parametrize("vector", [np.zeros(27), np.zeros((28, 1)), np.full(28, np.nan), np.full(28, 1e300)])
+def test_vectors_that_do_not_fit_change_nothing(vector):
+    model = head()
+    before = to_vector(model)
+    with pytest.raises(ValueError, match="parameter"):
+        load_vector(model, vector)
+    assert np.array_equal(before, to_vector(model))
+
+
+def test_a_vector_survives_the_way_through_the_model():
+    vector = np.random.default_rng(0).normal(size=28).astype(np.float32).astype(np.float64)
+    model = linear_head(6, 4)
+    load_vector(model, vector)
+    assert to_vector(model).tobytes() == vector.tobytes()
+
+
+def test_predict_and_accuracy():
+    model = linear_head(2, 2)
+    load_vector(model, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
+    rows = np.array([[2, 1], [1, 2], [1, 1]], dtype=np.float32)
+    assert predict(model, rows).tolist() == [0, 1, 0]
+    assert accuracy(model, rows, np.array([0, 1, 1])) == pytest.approx(2 / 3)
+    assert accuracy(model, rows[:0], np.array([], dtype=np.int64)) == 0.0
