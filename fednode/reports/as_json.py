@@ -1,0 +1,61 @@
+"""`report.json`: canonical, versioned, and read back as the record it was made from."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+
+from fednode.errors import DataError
+from fednode.reports.prose import statement
+from fednode.reports.record import RunRecord
+from fednode.wire import canonical
+
+SCHEMA_VERSION = 1
+_KIND = "fednode-report"
+
+
+def render_json(record: RunRecord) -> bytes:
+    """The report as canonical JSON (sorted keys, ASCII, no NaN) with a line feed at the end.
+
+    Equal records give equal bytes. Raises `ValueError`, naming the field, for NaN, infinity or what JSON does not know.
+    """
+    run = _plain(record, "run")
+    report = {"kind": _KIND, "schema_version": SCHEMA_VERSION, "statement": statement(record), "run": run}
+    return canonical(report) + b"\n"
+
+
+def parse_report(data: bytes) -> RunRecord:
+    """The record in a `report.json`, every field there and of its type. Raises `DataError` on anything else."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        report = json.loads(data)
+        if report["kind"] != _KIND or report["schema_version"] != SCHEMA_VERSION:
+            raise DataError(
+                f"this is no FedNode report of schema version {SCHEMA_VERSION}; read it with the version that wrote it"
+            )
+        return TypeAdapter(RunRecord).validate_json(json.dumps(report["run"], allow_nan=False), strict=True)
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise DataError(
+            f"the report cannot be read ({type(error).__name__}); make it again from the run's ledger"
+        ) from error
+
+
+def _plain(value: object, where: str) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is {value}; a report holds finite numbers only")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name), f"{where}.{field.name}") for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {_key(key, where): _plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    raise ValueError(f"{where} is a {type(value).__name__}; a report holds text, numbers, lists and tables only")
+
+
+def _key(key: object, where: str) -> str:
+    if not isinstance(key, str):
+        raise ValueError(f"{where} has the key {key!r}; a report's keys are text")
+    return key

@@ -1,0 +1,201 @@
+"""The facts of one run, as the report needs them: frozen, JSON-safe, in the order in which a reader asks for them.
+
+Numbers are finite floats or integers; `render_json` refuses anything else and names the field. Times are seconds since
+1970, UTC. "Model units" are those of the clipped gradients.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class NamedReason:
+    """A client and, in a few words, why what it sent was not used."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """One round as it ended.
+
+    `rejected` sent something that cannot be accepted, `discarded` something harmless that is not needed (a repeat, a
+    late one), `lost` never answered. `noise_planned` and `noise_added` are standard deviations of the noise in each
+    coordinate of the sum, in model units: of the fewest survivors less the assumed colluders, and of all updates that
+    arrived and were kept. `epsilon_after` and `gaussian_after` are cumulative. Bytes are means over clients.
+    """
+
+    round: int
+    outcome: Literal["released", "failed"]
+    reason: str | None
+    invited: int
+    survivors: tuple[str, ...]
+    rejected: tuple[NamedReason, ...]
+    discarded: tuple[NamedReason, ...]
+    lost: tuple[str, ...]
+    holders_answered: tuple[str, ...]
+    holders_silent: tuple[str, ...]
+    noise_planned: float
+    noise_added: float
+    epsilon_after: float
+    gaussian_after: float
+    accuracy: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+
+    @property
+    def released(self) -> bool:
+        """Whether a model came out of this round."""
+        return self.outcome == "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What was trained, on what, by how many.
+
+    `model` names the thing trained ("an intent classifier"); `dimension` counts its parameters; `records` is the public
+    total over all clients; `divisor` is the public number every opened sum was divided by.
+    """
+
+    model: str
+    dataset: str
+    source: str
+    labels: int
+    dimension: int
+    clients: int
+    records: int
+    divisor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """How the noise was made.
+
+    `clip` is the L2 bound of one unit, `sensitivity` that bound after rounding to multiples of 2^-grid_bits,
+    `local_stddev` the noise of one client per coordinate: all in model units. `target_z` is the planned noise of a
+    released sum, without the assumed colluders' shares, over `clip`. `sampler_error` and `overflow_chance` are the
+    chances added to delta for the whole run.
+    """
+
+    name: str
+    sampling: str
+    clip: float
+    grid_bits: int
+    sensitivity: float
+    local_stddev: float
+    target_z: float
+    min_survivors: int
+    assumed_colluders: int
+    sampler_error: float
+    overflow_chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What the run claims.
+
+    `unit` is what is protected, as a noun ("record"). `adjacency` completes "neighbours differ by" ("adding or removing
+    one record"). `setting` is where the noise came from ("distributed noise"). `epsilon` is the proven bound at `delta`
+    on what the ledger holds, `gaussian` the exact Gaussian mechanism beside it. `attack_advantage` and `attack_tpr`
+    (the true positive rate at 1 % false positives) belong to that Gaussian.
+    """
+
+    unit: str
+    adjacency: str
+    setting: str
+    epsilon_limit: float
+    delta: float
+    epsilon: float
+    gaussian: float
+    attack_advantage: float
+    attack_tpr: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Who holds what: enrolment, secure sum, key holders, ledger.
+
+    `enrolment` says how the members' keys were enrolled. `adversary` completes "the secure sum withstands" and says
+    what is out of scope. `sum_params` are the scheme's parameters, JSON-safe. `payload_bytes` is one sealed update,
+    `float32_bytes` the same update in the clear as float32. `threshold` of `holders` open a sum. `ledger_head` is the
+    hash of the ledger's last line; `ledger_check` the command that checks the chain, if there is one.
+    """
+
+    enrolment: str
+    scheme: str
+    adversary: str
+    sum_params: Mapping[str, object]
+    payload_bytes: int
+    float32_bytes: int
+    holders: int
+    threshold: int
+    ledger_path: str
+    ledger_head: str
+    ledger_check: str | None
+    model_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing the guarantee rests on, and how it is known (or what breaks if it is wrong)."""
+
+    what: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What the guarantee rests on, by who vouches for it.
+
+    `verified` was checked by the node or the holders, `attested` was signed by clients whose updates nobody can look
+    into, `assumed` was checked by nobody.
+    """
+
+    verified: tuple[Claim, ...]
+    attested: tuple[Claim, ...]
+    assumed: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A whole run. `outcome` is one word ("finished", "stopped", "failed"), `outcome_sentence` says it to a person.
+
+    `settings` are all settings as resolved, JSON-safe. `deviations` are sentences: everything that makes the
+    guarantee, or the run, weaker than planned.
+    """
+
+    run_id: str
+    version: str
+    started: float
+    ended: float
+    outcome: str
+    outcome_sentence: str
+    settings: Mapping[str, object]
+    task: Task
+    mechanism: Mechanism
+    guarantee: Guarantee
+    trust: Trust
+    claims: Claims
+    rounds: tuple[RoundRecord, ...]
+    deviations: tuple[str, ...]
+
+    @property
+    def released(self) -> tuple[RoundRecord, ...]:
+        """The rounds that gave a model."""
+        return tuple(entry for entry in self.rounds if entry.released)
+
+    @property
+    def charged_in_vain(self) -> tuple[RoundRecord, ...]:
+        """The rounds that cost budget and gave no model."""
+        before = (0.0, *(entry.epsilon_after for entry in self.rounds))
+        spent = (later > earlier for earlier, later in pairwise(before))
+        return tuple(entry for entry, cost in zip(self.rounds, spent, strict=True) if cost and not entry.released)
+
+    @property
+    def accuracies(self) -> tuple[float, ...]:
+        """The accuracies that were measured, in order of rounds, 0 to 1."""
+        return tuple(entry.accuracy for entry in self.rounds if entry.accuracy is not None)

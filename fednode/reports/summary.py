@@ -1,0 +1,88 @@
+"""The table at the end of a run, as plain text: what a person wants to know before opening the page."""
+
+from fednode.reports.figures import (
+    bound,
+    duration,
+    names,
+    number,
+    percent,
+    percent_bound,
+    plural,
+    printable,
+    reasons,
+    size,
+)
+from fednode.reports.record import RunRecord
+
+
+def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
+    """Rows of (what, value), safe to print: no control characters, whatever a client calls itself."""
+    rows = (
+        ("Outcome", record.outcome_sentence),
+        ("Rounds", _rounds(record)),
+        ("Accuracy", _accuracy(record)),
+        ("Privacy spent", _privacy(record)),
+        ("Gaussian reference", f"epsilon {bound(record.guarantee.gaussian)} with the same noise"),
+        (
+            "Attack view",
+            f"at 1 % false alarms, {percent_bound(record.guarantee.attack_tpr)} of members recognised at most",
+        ),
+        ("Survivors", _survivors(record)),
+        *_troubles(record),
+        ("Upload", _upload(record)),
+        ("Time", duration(record.ended - record.started)),
+    )
+    return tuple((what, printable(value.replace("\N{NO-BREAK SPACE}", " "))) for what, value in rows)
+
+
+def _rounds(record: RunRecord) -> str:
+    failed = len(record.rounds) - len(record.released)
+    text = f"{len(record.released)} released"
+    return f"{text}, {failed} failed" if failed else text
+
+
+def _accuracy(record: RunRecord) -> str:
+    measured = record.accuracies
+    if not measured:
+        return "not measured"
+    return f"{percent(measured[-1])} (first round {percent(measured[0])}, best {percent(max(measured))})"
+
+
+def _privacy(record: RunRecord) -> str:
+    claim = record.guarantee
+    return (
+        f"epsilon {bound(claim.epsilon)} of {number(claim.epsilon_limit)} at delta {number(claim.delta)}, "
+        f"unit: one {claim.unit}"
+    )
+
+
+def _survivors(record: RunRecord) -> str:
+    if not record.rounds:
+        return "no round ended"
+    counts = [len(entry.survivors) for entry in record.rounds]
+    span = str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return f"{span} of {record.rounds[0].invited} a round, {record.mechanism.min_survivors} needed"
+
+
+def _troubles(record: RunRecord) -> tuple[tuple[str, str], ...]:
+    kinds = {
+        "Lost": [(entry.round, names(entry.lost)) for entry in record.rounds],
+        "Rejected": [(entry.round, reasons(entry.rejected)) for entry in record.rounds],
+        "Discarded": [(entry.round, reasons(entry.discarded)) for entry in record.rounds],
+        "Holders silent": [(entry.round, names(entry.holders_silent)) for entry in record.rounds],
+        "Failed": [(entry.round, entry.reason or "no reason given") for entry in record.rounds if not entry.released],
+    }
+    return tuple((kind, _rounds_with(found)) for kind, found in kinds.items() if any(who for _, who in found))
+
+
+def _rounds_with(found: list[tuple[int, str]]) -> str:
+    hits = [f"round {number}: {who}" for number, who in found if who]
+    shown = "; ".join(hits[:3])
+    return shown if len(hits) <= 3 else f"{shown}; and in {plural(len(hits) - 3, 'more round')}"
+
+
+def _upload(record: RunRecord) -> str:
+    trust = record.trust
+    return (
+        f"{size(trust.payload_bytes)} a sealed update, {number(trust.payload_bytes / trust.float32_bytes, 3)} x float32"
+    )

@@ -1,0 +1,71 @@
+"""Both files, whole or absent."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kit.sample_record import sample_record
+
+from fednode.errors import StoreError
+from fednode.reports import parse_report, render_html, write_reports
+
+
+def test_both_files_are_written_and_nothing_else(tmp_path: Path) -> None:
+    html, text = write_reports(sample_record(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+    assert html.read_bytes() == render_html(sample_record())
+    assert parse_report(text.read_bytes()) == sample_record()
+
+
+def test_writing_again_replaces_both(tmp_path: Path) -> None:
+    write_reports(sample_record(), tmp_path)
+    write_reports(replace(sample_record(), run_id="second"), tmp_path)
+    assert parse_report((tmp_path / "report.json").read_bytes()).run_id == "second"
+    assert b"run second" in (tmp_path / "report.html").read_bytes()
+
+
+def test_a_record_with_a_nan_writes_nothing(tmp_path: Path) -> None:
+    record = sample_record()
+    with pytest.raises(ValueError, match=r"guarantee\.gaussian is nan"):
+        write_reports(replace(record, guarantee=replace(record.guarantee, gaussian=float("nan"))), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    write_reports(sample_record(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync" if call == "fsync" else "open", refuse)
+    with pytest.raises(StoreError, match="No space left"):
+        write_reports(replace(sample_record(), run_id="second"), tmp_path)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_disk_that_fills_between_the_two_leaves_no_json_without_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    real = os.fsync
+
+    def third_time_full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", third_time_full)
+    with pytest.raises(StoreError, match=r"report\.json"):
+        write_reports(sample_record(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="No such file"):
+        write_reports(sample_record(), tmp_path / "absent")
