@@ -7,6 +7,8 @@ from pathlib import Path
 
 from fednode.errors import StoreError
 
+_BLOCK = 4096
+
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Put `data` at `path` so that a reader, or a crash, sees all of it or nothing.
@@ -39,28 +41,44 @@ def _write_synced(path: Path, data: bytes, mode: int) -> None:
 def append_line(path: Path, line: bytes, mode: int = 0o600) -> None:
     """Append one line and fsync before returning; a line that did not fit whole is taken back.
 
-    Raises `StoreError`; the file then holds exactly what it held before.
+    What a crash left of an earlier line, never acknowledged, is cut off: the new line starts a line. Raises
+    `StoreError`; the file then holds exactly the whole lines it held before. `ValueError` for more than one line.
     """
+    if b"\n" in line:
+        raise ValueError("one line at a time: a line holds no newline")
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, mode)
         try:
-            before = os.fstat(descriptor).st_size
+            before = _cut_torn_line(descriptor)
             try:
                 if os.write(descriptor, line + b"\n") != len(line) + 1:
                     raise OSError("the disk took only a part of the line")
                 os.fsync(descriptor)
+                if before == 0:
+                    sync_folder(path.parent)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, before)
                 raise
         finally:
             os.close(descriptor)
-        if before == 0:
-            sync_folder(path.parent)
     except OSError as error:
         raise StoreError(
             f"could not append to {path}: {error.strerror or error}; free some space and start again"
         ) from error
+
+
+def _cut_torn_line(descriptor: int) -> int:
+    """The size of the file once it ends with a whole line."""
+    size = end = os.fstat(descriptor).st_size
+    whole = 0
+    while end > 0 and whole == 0:
+        start = max(0, end - _BLOCK)
+        whole = start + 1 + found if (found := os.pread(descriptor, end - start, start).rfind(b"\n")) >= 0 else 0
+        end = start
+    if whole < size:
+        os.ftruncate(descriptor, whole)
+    return whole
 
 
 def sync_folder(folder: Path) -> None:

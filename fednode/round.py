@@ -237,10 +237,15 @@ class Round:
     def handle(self, event: Event) -> "tuple[Round, tuple[Effect, ...]]":
         """The next value of the round and what is to be done now.
 
+        `Keep` is answered with `Kept` or `NotKept` before anything else happens: an update that is in the sum but not
+        yet among the survivors must never be charged or opened over.
+
         Raises `RuntimeError` for an event that this state does not allow: that is a mistake of the driver.
         """
         if type(event) not in ALLOWED[self.state]:
             raise RuntimeError(f"{type(event).__name__} in {self.state.name}: the driver asked out of order")
+        if len(self.arrived) > len(self.survivors) and not isinstance(event, Kept | NotKept):
+            raise RuntimeError(f"{type(event).__name__} before {self.arrived[-1][0]} was kept or not")
         return _HANDLERS[type(event)](self, event)
 
 
@@ -262,12 +267,17 @@ def _arrived(now: Round, event: Arrived) -> Step:
 
 
 def _kept(now: Round, event: Kept) -> Step:
-    if event.client not in dict(now.arrived) or event.client in now.survivors:
-        raise RuntimeError(f"{event.client} was kept without having arrived, or twice")
+    _require_pending(now, event.client)
     return _when_complete(replace(now, survivors=(*now.survivors, event.client)), ())
 
 
+def _require_pending(now: Round, client: str) -> None:
+    if client not in dict(now.arrived) or client in now.survivors:
+        raise RuntimeError(f"there is nothing of {client} to keep: it has not arrived, or it is in the sum already")
+
+
 def _not_kept(now: Round, event: NotKept) -> Step:
+    _require_pending(now, event.client)
     arrived = tuple(item for item in now.arrived if item[0] != event.client)
     after = replace(now, arrived=arrived, faulted=now.faulted | {event.client})
     return _when_complete(after, (Discard(event.client, event.reason),))
@@ -306,6 +316,8 @@ def _close(now: Round) -> Step:
 def _deadline(now: Round, _: DeadlinePassed) -> Step:
     if now.state is State.COLLECTING:
         return _close(now)
+    if now.combining:
+        return now, ()
     return _combine_or_fail(replace(now, silent=now.holders - now.answered))
 
 
@@ -328,7 +340,7 @@ def _answered(now: Round, event: Answered) -> Step:
 
 
 def _silent(now: Round, event: HolderSilent) -> Step:
-    if now.state is not State.OPENING or now.combining:
+    if now.state is not State.OPENING or now.combining or event.point not in now.holders:
         return now, ()
     return _combine_or_fail(replace(now, silent=now.silent | {event.point}))
 
@@ -344,8 +356,8 @@ def _combine_or_fail(now: Round) -> Step:
 
 
 def _opened(now: Round, _: Opened) -> Step:
-    if now.receipt is None:
-        raise RuntimeError("opened without a receipt")
+    if now.receipt is None or not now.combining:
+        raise RuntimeError("opened without a receipt, or before the answers were put together")
     return replace(now, state=State.RELEASED), (Publish(now.receipt),)
 
 

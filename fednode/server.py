@@ -31,6 +31,10 @@ from fednode.protocol.model import Layout
 from fednode.protocol.requests import ask_frame
 from fednode.records import frame_of, to_arrays, to_content
 
+__all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "Seen", "ServerApp"]
+"""Flower's own types among them: whoever builds on this file needs them, and Flower is imported in as few files as can
+be."""
+
 log = logging.getLogger("fednode.server")
 
 _CAUSES: Mapping[str, type[FednodeError]] = {

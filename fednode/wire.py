@@ -4,14 +4,15 @@ A frame is
 
     "FN" | version 1 | kind length (1) | header length (4) | body length (8) | kind | header | body | SHA-256 (32)
 
-with lengths little-endian. The header is canonical JSON: sorted keys, no spaces, ASCII, no NaN. A header that is not
-the canonical form of what it says is refused, so one value has one encoding and one digest. The digest finds accidents; who
-wrote a frame is told by signatures (`fednode.protocol.envelope`).
+with lengths little-endian. The header is canonical JSON: sorted keys, no spaces, ASCII, no NaN. One that is not the
+canonical form of what it says is refused, so one value has one encoding and one digest. The digest finds
+accidents; who wrote a frame is told by signatures (`fednode.protocol.envelope`).
 """
 
 import hashlib
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +22,11 @@ from fednode.errors import PeerFault
 _PREFIX = struct.Struct("<2sBBIQ")
 _MAGIC, _VERSION = b"FN", 1
 _DIGEST_SIZE = 32
+_HEX = re.compile(r"[0-9a-f]*")
 MAX_HEADER = 1 << 16
 MAX_BODY = 1 << 31
+MAX_DEPTH = 16
+"""Objects and lists inside each other: what was read once must never be too deep to be written or looked at again."""
 
 
 def canonical(value: Mapping[str, object]) -> bytes:
@@ -54,6 +58,8 @@ class Frame:
 def pack(kind: str, header: Mapping[str, object], body: bytes = b"") -> bytes:
     """The frame's bytes. Raises `ValueError` if it is larger than anyone would read."""
     name, text = kind.encode("ascii"), canonical(header)
+    if not 0 < len(name) < 256:
+        raise ValueError(f"the kind of a frame has 1 to 255 characters, not {len(name)}")
     if len(text) > MAX_HEADER or len(body) > MAX_BODY:
         raise ValueError(f"a {kind} frame of {len(text)} + {len(body)} bytes is over the limits; send it in parts")
     head = _PREFIX.pack(_MAGIC, _VERSION, len(name), len(text), len(body)) + name + text
@@ -87,10 +93,11 @@ def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
 
 
 def parse(text: bytes) -> "Fields":
-    """The fields of a canonical JSON object. Raises `PeerFault("malformed")` on anything else."""
+    """The fields of a canonical JSON object, `MAX_DEPTH` levels at most. Raises `PeerFault("malformed")` on anything
+    else."""
     try:
         value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
-        same = isinstance(value, dict) and canonical(value) == text
+        same = isinstance(value, dict) and _is_shallow(value, MAX_DEPTH) and canonical(value) == text
     except (ValueError, RecursionError) as error:
         raise PeerFault("malformed", "the header is not JSON") from error
     if not same:
@@ -100,6 +107,11 @@ def parse(text: bytes) -> "Fields":
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number here")
+
+
+def _is_shallow(value: object, levels: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_shallow(one, levels - 1) for one in inside if isinstance(one, dict | list))
 
 
 class Fields:
@@ -147,12 +159,9 @@ class Fields:
     def octets(self, name: str, size: int) -> bytes:
         """Exactly `size` bytes, written as lower-case hexadecimal."""
         value = self._value.get(name)
-        if not isinstance(value, str) or len(value) != 2 * size or value != value.lower():
+        if not isinstance(value, str) or len(value) != 2 * size or not _HEX.fullmatch(value):
             raise PeerFault("malformed", f"{name} is not {size} bytes in hexadecimal")
-        try:
-            return bytes.fromhex(value)
-        except ValueError as error:
-            raise PeerFault("malformed", f"{name} is not hexadecimal") from error
+        return bytes.fromhex(value)
 
     def fields(self, name: str) -> "Fields":
         """A nested object."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,20 +61,29 @@ def read_opening(reply: Reply, request: OpenRequest, task: Task) -> Opening:
     return Opening(point, envelope.body)
 
 
-def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
-    """The integer sum, exact; a holder whose answer contradicts the others is left out if enough remain.
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The integer sum, exact, and the points whose answers contradicted the others and were left out."""
 
-    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must
-    be."""
+    values: NDArray[np.int64] = field(repr=False)
+    left_out: tuple[int, ...] = ()
+
+
+def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes]) -> Combined:
+    """The sum; a holder whose answer contradicts the others is left out if enough remain.
+
+    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must be.
+    """
     try:
-        return node.scheme.combine(task.sum_params, fold.total, answers)
+        return Combined(node.scheme.combine(task.sum_params, fold.total, answers))
     except NotEnoughShares as error:
         raise TooFewHolders(str(error)) from error
     except WrongAnswer as error:
         rest = {point: answer for point, answer in answers.items() if point not in error.points}
         if error.points and len(rest) >= task.sum_params.threshold:
             log.warning("the answers of points %s are wrong and left out", error.points)
-            return combine_answers(node, task, fold, rest)
+            combined = combine_answers(node, task, fold, rest)
+            return replace(combined, left_out=(*error.points, *combined.left_out))
         raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error
     except Tampered as error:
         raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error

@@ -239,11 +239,18 @@ class RoundRun:
     def _combine(self, points: tuple[int, ...]) -> None:
         answers = {point: self._answers[point] for point in points}
         try:
-            self._sum = combine_answers(self._node, self._task, self._fold, answers)
+            combined = combine_answers(self._node, self._task, self._fold, answers)
         except (OpeningRejected, TooFewHolders) as error:
             self._handle(OpeningFailed(str(error)))
             return
+        self._sum = combined.values
+        self._name_liars(combined.left_out)
         self._handle(Opened())
+
+    def _name_liars(self, points: tuple[int, ...]) -> None:
+        for name in [holder.name for holder in self._task.cohort.holders if holder.point in points]:
+            self._tally.answered.remove(name)
+            self._tally.silent.append((name, "wrong-answer"))
 
     def _publish(self, receipt: Receipt) -> None:
         if self._sum is None:
@@ -255,6 +262,8 @@ class RoundRun:
 
     def _outcome(self) -> RoundOutcome:
         tally, now = self._tally, self._round
+        # a stopped round did not wait for them: they are not lost
+        expected = now.invited if tally.cause != "stopped" else frozenset[str]()
         heard = set(now.survivors) | {name for name, _ in tally.rejected + tally.discarded}
         missing = [holder for holder in self._task.cohort.holders if holder.point in now.silent]
         named = {name for name, _ in tally.silent}
@@ -266,7 +275,7 @@ class RoundRun:
             survivors=now.survivors,
             rejected=tuple(tally.rejected),
             discarded=tuple(tally.discarded),
-            lost=tuple(sorted(now.invited - heard)),
+            lost=tuple(sorted(expected - heard)),
             answered=tuple(sorted(tally.answered)),
             silent=(*tally.silent, *((holder.name, "no-answer") for holder in missing if holder.name not in named)),
             opened=self._request is not None,

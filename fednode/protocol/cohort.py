@@ -77,7 +77,7 @@ class Cohort:
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]
-        keys = [member.verify_key.raw for member in self.members]
+        keys = [key for member in self.members for key in (member.verify_key.raw, member.box_key.raw)]
         points = sorted(member.point for member in self.members if member.role == "holder")
         if len(set(names)) != len(names) or len(set(keys)) != len(keys):
             raise ValueError("a cohort names nobody twice and no key twice")

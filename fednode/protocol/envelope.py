@@ -118,7 +118,9 @@ class Envelope:
 
         Raises `PeerFault`: what `unpack` raises, or "damaged".
         """
-        parts = split_parts(unpack("envelope", data, max_body + (1 << 17)).body, 2)
+        frame = unpack("envelope", data, max_body + (1 << 17))
+        frame.header.only()
+        parts = split_parts(frame.body, 2)
         if set(parts) != {"body", "signed"}:
             raise PeerFault("malformed", "an envelope has a head and a body")
         envelope = Envelope(Signed.from_bytes(parts["signed"]), parts["body"])
@@ -147,7 +149,7 @@ class Signer:
             task=topic.task,
             round=topic.round,
             spec=topic.spec,
-            about=about or {},
+            about=dict(about or {}),
             size=len(body),
             sha256=hashlib.sha256(body).digest(),
         )

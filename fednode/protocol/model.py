@@ -42,6 +42,8 @@ class Layout:
         """All arrays as one float64 vector [d]. Raises `PeerFault("wrong-shape")` if they do not fit this layout."""
         if tuple(arrays) != self.names or tuple(array.shape for array in arrays.values()) != self.shapes:
             raise PeerFault("wrong-shape", "the arrays are not those of the model")
+        if any(array.dtype.kind != "f" for array in arrays.values()):
+            raise PeerFault("wrong-shape", "an array of the model is not of floats")
         return np.concatenate([np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()])
 
     def unflatten(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:

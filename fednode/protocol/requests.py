@@ -11,6 +11,7 @@
 Any of them may be answered by a `refusal` with a reason.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ MAX_KEY_PART = 1 << 22
 
 MAX_REQUEST = 1 << 30
 MAX_PARTS = 1 << 17
+_POINT = re.compile(r"[1-9][0-9]{0,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class KeyParts:
         """
         points = [holder.point for holder in card.cohort.holders]
         for kind, given in (("key-commitment", self.commitments), ("key-part", self.reveals)):
-            if given and sorted(given) != points:
+            if sorted(given) != points and (given or kind == "key-commitment"):
                 raise PeerFault("bad-key-part", f"{kind}s of {sorted(given)}, not of {points}")
             for point, envelope in given.items():
                 member = envelope.signed.verified(card.cohort)
@@ -96,7 +98,7 @@ def _numbered(parts: Mapping[str, bytes], prefix: str) -> dict[int, Envelope]:
     for name, data in parts.items():
         if name.startswith(prefix):
             number = name.removeprefix(prefix)
-            if not (number.isascii() and number.isdigit() and len(number) <= 3):
+            if not _POINT.fullmatch(number):
                 raise PeerFault("malformed", f"{name} names no point")
             found[int(number)] = Envelope.from_bytes(data, MAX_KEY_PART)
     return found

@@ -32,9 +32,15 @@ class Terms:
     deadline: float
 
     def __post_init__(self) -> None:
-        numbers = (self.clip, self.divisor, self.deadline)
-        if not all(math.isfinite(value) and value > 0 for value in numbers):
-            raise ValueError("clip, divisor and deadline are finite and above zero")
+        for name in ("clip", "divisor", "deadline"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError("clip, divisor and deadline are finite and above zero")
+            # 1 and 1.0 are the same terms, so they must have the same digest
+            object.__setattr__(self, name, float(value))
+        wholes = (self.grid_bits, self.local_variance, self.max_records, self.min_survivors, self.assumed_colluders)
+        if any(type(value) is not int for value in wholes):
+            raise ValueError("grid bits, variance, records, survivors and colluders are whole numbers")
         if self.unit != "record":
             raise ValueError(f"unit {self.unit!r} is not known; this version protects records")
         if not (0 <= self.grid_bits <= 40 and self.local_variance > 0 and self.max_records > 0):

@@ -1,0 +1,1 @@
+"""The customer-service experiment as a Flower app."""

@@ -1,0 +1,113 @@
+"""The ServerApp for Flower's own engines: the same session, over whatever `Grid` Flower brings."""
+
+import logging
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fednode.assemble.enrolment import enrol_simulation
+from fednode.assemble.planning import plan_run
+from fednode.assemble.running import PHASES, conclude, logging_to, make_run_folder
+from fednode.assemble.session import Session, Tools
+from fednode.clock import SystemClock
+from fednode.observer import RoundProgress, StopFlag
+from fednode.settings import RunSettings, resolve
+from fednode_clients.membership import key_root
+from fednode_crypto import scheme
+
+if TYPE_CHECKING:
+    from fednode.server import Context, Grid, ServerApp
+
+MARK = "fednode| "
+"""What a line of progress starts with in Flower's log."""
+
+_OWN_KEYS = frozenset({"run-folder", "key-root"})
+
+
+class LineObserver:
+    """Progress as lines on standard error, which Flower streams to whoever submitted the run."""
+
+    def _say(self, text: str) -> None:
+        sys.stderr.write(f"{MARK}{text}\n")
+        sys.stderr.flush()
+
+    def writing_to(self, folder: Path) -> None:
+        """Say where."""
+        self._say(f"writing to {folder}")
+
+    def started(self, rounds: int, phases: Sequence[str]) -> None:
+        """Say how many rounds there are."""
+        self._say(f"{rounds} rounds, after {', '.join(phases)}")
+
+    def phase(self, text: str) -> None:
+        """Say what begins."""
+        self._say(text)
+
+    def round_done(self, progress: RoundProgress) -> None:
+        """Say how a round ended."""
+        score = "-" if progress.accuracy is None else f"{100 * progress.accuracy:.1f} %"
+        self._say(
+            f"round {progress.round}/{progress.rounds}: {progress.survivors} of {progress.invited} survivors, "
+            f"accuracy {score}, epsilon {progress.epsilon:.3f} of {progress.budget:g}, {progress.bytes_up} bytes up"
+        )
+
+    def finished(self) -> None:
+        """Nothing more follows."""
+
+
+def to_run_config(settings: RunSettings) -> dict[str, str | int | float]:
+    """All settings as Flower's run config: dashes in the names, "" for what is not set."""
+    config: dict[str, str | int | float] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if name == "faults":
+            continue
+        config[name.replace("_", "-")] = (
+            value if isinstance(value, int | float) else "" if value is None else str(value)
+        )
+    return config
+
+
+def default_run_config() -> dict[str, str | int | float]:
+    """The run config of `experiments/customer_service`: the defaults, and "" for what follows from other settings."""
+    config = to_run_config(resolve(None, {}, {"engine": "flower"}))
+    return config | dict.fromkeys(("min-survivors", "run-folder", "key-root"), "")
+
+
+def from_run_config(config: Mapping[str, object]) -> RunSettings:
+    """The settings in a run config. Raises `ConfigError` as `resolve` does."""
+    flags = {key.replace("-", "_"): value for key, value in config.items() if key not in _OWN_KEYS and value != ""}
+    return resolve(None, {}, flags)
+
+
+def main(grid: "Grid", context: "Context") -> None:
+    """Enrol the simulated members, run the session, write the reports; an error ends the run as failed in Flower's
+    eyes too."""
+    config = dict(context.run_config)
+    settings = from_run_config(config)
+    plan = plan_run(settings)
+    clock, observer = SystemClock(), LineObserver()
+    given = str(config.get("run-folder") or "")
+    run_id, folder = (Path(given).name, Path(given)) if given else make_run_folder(settings, clock)
+    observer.writing_to(folder)
+    observer.started(settings.rounds, PHASES)
+    session = Session(plan, run_id, folder, observer, Tools(clock, scheme, StopFlag()))
+    keys = key_root(context.run_id, config)
+    try:
+        with logging_to(folder / "run.log"):
+            cohort = enrol_simulation(keys, settings.clients, settings.holders)
+            result = conclude(session, lambda: session.execute(grid, cohort))
+    finally:
+        shutil.rmtree(keys, ignore_errors=True)
+    logging.getLogger("fednode.run").info("%s", result.record.outcome_sentence)
+    if result.error is not None:
+        raise result.error
+
+
+def build() -> "ServerApp":
+    """The ServerApp around `main`."""
+    from fednode.server import build_server_app
+
+    return build_server_app(main)

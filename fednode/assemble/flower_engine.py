@@ -1,0 +1,172 @@
+"""`--engine flower`: the same apps on Flower's simulation engine, by `flwr run`, in a home of its own that is ended
+afterwards."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fednode.assemble.flower_app import MARK, to_run_config
+from fednode.assemble.planning import plan_run
+from fednode.assemble.recording import OUTCOMES
+from fednode.assemble.running import PHASES, RunResult, closing_lines, make_run_folder
+from fednode.clock import SystemClock
+from fednode.errors import ConfigError, FednodeError
+from fednode.flower_env import flower_environment
+from fednode.observer import Observer, StopFlag
+from fednode.reports import JSON_NAME, parse_report
+from fednode.settings import RunSettings
+
+APP_FILES: Mapping[str, str] = {
+    "customer_service/__init__.py": '"""The customer-service experiment as a Flower app."""\n',
+    "customer_service/server_app.py": (
+        '"""The ServerApp: FedNode\'s node over Flower\'s grid."""\n\n'
+        "from fednode.assemble.flower_app import build\n\napp = build()\n"
+    ),
+    "customer_service/client_app.py": (
+        '"""The ClientApp: clients and key holders of FedNode."""\n\n'
+        "from fednode_clients.app import build_app\nfrom fednode_clients.membership import Parts\n\n"
+        "app = build_app(Parts())\n"
+    ),
+}
+"""The thin files of the app; `experiments/customer_service` holds the same."""
+
+
+def app_pyproject(config: Mapping[str, str | int | float]) -> str:
+    """The app's pyproject.toml with this run config."""
+    values = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
+    return (
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n\n'
+        '[project]\nname = "customer-service"\nversion = "0.1.0"\n'
+        'description = "Customer-service intents, trained on sealed updates."\nlicense = "Apache-2.0"\n'
+        "dependencies = []\n\n"
+        '[tool.flwr.app]\npublisher = "fednode"\n\n'
+        "[tool.flwr.app.components]\n"
+        'serverapp = "customer_service.server_app:app"\nclientapp = "customer_service.client_app:app"\n\n'
+        f"[tool.flwr.app.config]\n{values}\n"
+    )
+
+
+def _toml(value: str | float) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)
+
+
+def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> RunResult:
+    """Submit to a private local engine, follow its log, read the report back.
+
+    Raises what `plan_run` raises, and `ConfigError` if Flower's simulation extra is missing or faults are to be
+    injected.
+    """
+    _check(settings)
+    plan_run(settings)
+    run_id, folder = make_run_folder(settings, SystemClock())
+    observer.writing_to(folder)
+    observer.started(settings.rounds, PHASES)
+    with tempfile.TemporaryDirectory(prefix="fednode-flower-") as scratch, _engine(Path(scratch)) as environ:
+        keys = Path(scratch) / "keys"
+        config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))
+        config |= {"run-folder": str(folder.absolute()), "key-root": str(keys)}
+        app = _write_app(Path(scratch) / "app", config)
+        _follow(_command(app, settings), environ, observer, stop)
+    observer.finished()
+    return _result(run_id, folder)
+
+
+def _check(settings: RunSettings) -> None:
+    if settings.faults:
+        raise ConfigError("faults are injected by the engine in one process only; drop --faults or --engine flower")
+    if shutil.which("flwr", path=_path()) is None:
+        raise ConfigError(
+            "Flower's command is missing; install FedNode with its extra: pip install 'fednode[simulation]'"
+        )
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "the simulation engine needs Ray; install it with pip install 'fednode[simulation]'"
+        ) from None
+
+
+def _path() -> str:
+    """Flower starts its parts by name: they have to be found beside this Python first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def _command(app: Path, settings: RunSettings) -> list[str]:
+    nodes = settings.clients + settings.holders
+    federation = f"num-supernodes={nodes} client-resources-num-cpus=1 init-args-num-cpus={os.cpu_count() or 1}"
+    flwr = shutil.which("flwr", path=_path()) or "flwr"
+    return [flwr, "run", str(app), "--stream", "--federation-config", federation]
+
+
+def _write_app(folder: Path, config: Mapping[str, str | int | float]) -> Path:
+    for name, text in APP_FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(app_pyproject(config), encoding="utf-8")
+    return folder
+
+
+@contextlib.contextmanager
+def _engine(scratch: Path) -> Iterator[dict[str, str]]:
+    """The environment of a private engine; on the way out everything that it started is ended, by process id."""
+    home = scratch / "flower"
+    home.mkdir()
+    environ = dict(os.environ)
+    environ |= flower_environment(home) | {"PATH": _path(), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
+    for name in ("FLWR_LOCAL_SUPERLINK_HTTP_API_PORT", "FLWR_LOCAL_CONTROL_API_PORT"):
+        environ[name] = str(_free_port())
+    try:
+        yield environ
+    finally:
+        for process in _started_under(home):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _started_under(home: Path) -> list[int]:
+    """Processes whose environment names our private home: nobody else's do."""
+    wanted = f"FLWR_HOME={home}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def _follow(command: list[str], environ: dict[str, str], observer: Observer, stop: StopFlag) -> None:
+    """Pass on FedNode's own lines of Flower's log until the run is over, or the operator stops it."""
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603
+        for line in process.stdout or ():
+            _, mark, text = line.partition(MARK)
+            if mark:
+                observer.phase(text.strip())
+            if stop.raised:
+                process.terminate()
+
+
+def _result(run_id: str, folder: Path) -> RunResult:
+    path = folder / JSON_NAME
+    if not path.exists():
+        raise FednodeError(f"Flower's engine ended run {run_id} without a report; see {folder / 'run.log'}")
+    record = parse_report(path.read_bytes())
+    kinds = {word: kind for kind, word in OUTCOMES.items()}
+    error = None if record.outcome == "finished" else kinds.get(record.outcome, FednodeError)(record.outcome_sentence)
+    return RunResult(record, folder, error, tuple(closing_lines(record, folder)))

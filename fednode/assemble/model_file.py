@@ -1,0 +1,71 @@
+"""The trained model as one safetensors file: the head's arrays, and in its metadata all that prediction needs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.errors import DataError
+from fednode.files import write_whole
+from fednode_clients.experiment import Experiment
+from fednode_clients.features import from_metadata
+
+MODEL_NAME = "model.safetensors"
+
+
+def write_model(folder: Path, arrays: Mapping[str, NDArray[np.float32]], experiment: Experiment, run_id: str) -> Path:
+    """Write the file whole. Raises `StoreError`."""
+    from safetensors.numpy import save
+
+    metadata = {
+        **experiment.featuriser.to_metadata(),
+        "labels": json.dumps(experiment.dataset.labels),
+        "data": experiment.dataset.name,
+        "run": run_id,
+    }
+    path = folder / MODEL_NAME
+    write_whole(path, save(dict(arrays), metadata=metadata))
+    return path
+
+
+def scores(arrays: Mapping[str, NDArray[np.generic]], rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The head's scores: float32 [n, labels]."""
+    weight, bias = (np.asarray(arrays[name], dtype=np.float32) for name in ("weight", "bias"))
+    result: NDArray[np.float32] = rows @ weight.T + bias
+    return result
+
+
+def accuracy(arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) -> float:
+    """Share of the test set that the head labels right."""
+    guesses = scores(arrays, experiment.test).argmax(axis=1)
+    return float((guesses == experiment.dataset.test.labels).mean())
+
+
+def predict_texts(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
+    """Label and softmax share for each text. Raises `DataError` if there is no model, `ConfigError` if it takes no
+    texts."""
+    arrays, metadata = _read(folder / MODEL_NAME)
+    labels = json.loads(metadata["labels"])
+    values = scores(arrays, from_metadata(metadata).transform(list(texts))).astype(np.float64)
+    odds = np.exp(values - values.max(axis=1, keepdims=True))
+    shares = odds / odds.sum(axis=1, keepdims=True)
+    best = shares.argmax(axis=1)
+    return [(str(labels[index]), float(shares[row, index])) for row, index in enumerate(best)]
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise DataError(f"there is no {path}: name the folder of a run that released a model, such as runs/<id>")
+    try:
+        with safe_open(str(path), framework="np") as file:
+            metadata = dict(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path} is not a model of FedNode: {error}") from error
+    if not {"labels", "featuriser"} <= set(metadata) or set(arrays) != {"weight", "bias"}:
+        raise DataError(f"{path} is not a model of FedNode: its labels, featuriser or arrays are missing")
+    return arrays, metadata

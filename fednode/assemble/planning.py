@@ -1,0 +1,191 @@
+"""From settings to everything that a run needs to know beforehand, or one sentence why it would fail."""
+
+import math
+from dataclasses import dataclass, replace
+
+from fednode.errors import ConfigError
+from fednode.optimiser import ServerOptimiser
+from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
+from fednode.protocol.model import Layout
+from fednode.protocol.spec import Terms
+from fednode.settings import RunSettings
+from fednode_clients.data import Dataset
+from fednode_clients.experiment import ExperimentConfig, deal, load_dataset
+from fednode_clients.features import load_vectors
+from fednode_crypto import Demand, SumParams, WrongParameters, noise_tail, plan
+
+SAMPLER_DISTANCE = 2.0**-130
+"""No draw of the discrete Gaussian is further than this from the ideal one, in total variation
+(`fednode_crypto.noise`)."""
+
+OVERFLOW_CHANCE = 2.0**-128
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can work: its terms, its sizes and what it will cost."""
+
+    settings: RunSettings
+    dataset: Dataset
+    columns: int
+    layout: Layout
+    terms: Terms
+    sum_params: SumParams
+    budget: Budget
+    optimiser: ServerOptimiser
+    failure: float
+    records: int
+    warnings: tuple[str, ...]
+
+    @property
+    def experiment(self) -> ExperimentConfig:
+        """What clients and node read the same way."""
+        return experiment_config(self.settings)
+
+    def events(self, survivors: int) -> list[DiscreteGaussianSum]:
+        """What all rounds release if each has so many survivors."""
+        honest = survivors - self.terms.assumed_colluders
+        request = _noise_request(self.settings, self.layout.dimension, self.failure)
+        event = replace(request.event(self.terms.local_variance), contributors=honest)
+        return [event] * self.settings.rounds
+
+    def lines(self) -> list[str]:
+        """What `--dry-run` prints: rounds, epsilon, bytes."""
+        settings, params = self.settings, self.sum_params
+        least, full = self.events(settings.min_survivors), self.events(settings.clients)
+        proven = (
+            f"{epsilon(full, settings.delta):.3f} if all survive, {epsilon(least, settings.delta):.3f} at the least"
+        )
+        exact = f"{gaussian_epsilon(full, settings.delta):.3f} and {gaussian_epsilon(least, settings.delta):.3f}"
+        plain = 4 * params.dimension
+        sizes = (
+            f"{self.records} training and {len(self.dataset.test)} test messages, {len(self.dataset.labels)} intents"
+        )
+        slots = f"{params.lanes} x {params.lane_bits} bits a slot, {params.blocks} ciphertexts"
+        rows = {
+            "data": f"{self.dataset.name}: {sizes}",
+            "model": f"linear head on {self.columns} features, {params.dimension} parameters",
+            "rounds": f"{settings.rounds}, {settings.clients} clients, {settings.min_survivors} survivors at the least",
+            "epsilon": f"{proven}, of {settings.epsilon:g} at delta {settings.delta:g}, unit: one record",
+            "reference": f"{exact} by the exact Gaussian",
+            "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
+            "secure sum": f"{params.scheme}, {params.threshold} of {params.holders} holders open; {slots}",
+            "bytes up": f"{params.payload_bytes:,} a client a round, {params.payload_bytes / plain:.1f} x float32",
+            "bytes down": f"{plain:,} a client a round, and the joint key once",
+        }
+        lines = [f"{name:<12}{text}" for name, text in rows.items()]
+        return lines + [f"warning     {warning}" for warning in self.warnings]
+
+
+def plan_run(settings: RunSettings) -> Plan:
+    """The plan for these settings. Raises `ConfigError` or `DataError`, one sentence, for what would fail later."""
+    dataset = load_dataset(experiment_config(settings))
+    columns = _columns(settings, dataset)
+    layout = head_layout(columns, len(dataset.labels))
+    failure = layout.dimension * settings.clients * SAMPLER_DISTANCE + OVERFLOW_CHANCE
+    variance = local_variance(_noise_request(settings, layout.dimension, failure))
+    records = len(dataset.train)
+    most = max(len(share) for share in deal(experiment_config(settings), dataset))
+    terms = Terms(
+        unit="record",
+        clip=settings.clip,
+        grid_bits=settings.grid_bits,
+        local_variance=variance,
+        max_records=most,
+        divisor=float(records),
+        min_survivors=settings.min_survivors,
+        assumed_colluders=settings.assumed_colluders,
+        deadline=settings.deadline,
+    )
+    return Plan(
+        settings=settings,
+        dataset=dataset,
+        columns=columns,
+        layout=layout,
+        terms=terms,
+        sum_params=_sum_params(settings, layout, terms),
+        budget=Budget(settings.epsilon, settings.delta),
+        optimiser=_optimiser(settings),
+        failure=failure,
+        records=records,
+        warnings=_warnings(settings, records),
+    )
+
+
+def _optimiser(settings: RunSettings) -> ServerOptimiser:
+    """The default path, or the one that the mean learning rate of a round gives."""
+    if settings.learning_rate is None:
+        return ServerOptimiser(settings.rounds)
+    return ServerOptimiser(settings.rounds, settings.learning_rate * settings.rounds)
+
+
+def experiment_config(settings: RunSettings) -> ExperimentConfig:
+    """The part of the settings that clients read too."""
+    return ExperimentConfig(
+        data=settings.data,
+        data_dir="" if settings.data_dir is None else str(settings.data_dir),
+        text_column=settings.text_column,
+        label_column=settings.label_column,
+        vectors="" if settings.vectors is None else str(settings.vectors),
+        features=settings.features,
+        clients=settings.clients,
+        partition=settings.partition,
+        alpha=settings.alpha,
+        seed=settings.seed,
+    )
+
+
+def head_layout(columns: int, labels: int) -> Layout:
+    """The arrays of a linear head, as torch names and orders them."""
+    return Layout(("weight", "bias"), ((labels, columns), (labels,)))
+
+
+def _columns(settings: RunSettings, dataset: Dataset) -> int:
+    if settings.vectors is None:
+        return settings.features
+    return load_vectors(settings.vectors, len(dataset.train), len(dataset.test)).dimension
+
+
+def _noise_request(settings: RunSettings, dimension: int, failure: float) -> NoiseRequest:
+    return NoiseRequest(
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        rounds=settings.rounds,
+        clip=settings.clip,
+        grid_bits=settings.grid_bits,
+        dimension=dimension,
+        contributors=settings.min_survivors - settings.assumed_colluders,
+        failure=failure,
+    )
+
+
+def value_bound(settings: RunSettings, layout: Layout, terms: Terms) -> int:
+    """The largest coordinate of the integer sum: every record at its clip in one coordinate, one step of rounding a
+    client, and noise that is exceeded in no draw of the whole task but with a chance below 2^-128.
+    """
+    signal = math.ceil(terms.max_records * terms.clip * (1 << terms.grid_bits)) + 1
+    draws = layout.dimension * settings.rounds * (settings.clients + 1)
+    return settings.clients * signal + noise_tail(settings.clients * terms.local_variance, draws)
+
+
+def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParams:
+    try:
+        demand = Demand(
+            dimension=layout.dimension,
+            summands=max(settings.clients, settings.holders),
+            value_bound=value_bound(settings, layout, terms),
+            holders=settings.holders,
+            threshold=settings.threshold,
+        )
+        return plan(settings.scheme, demand)
+    except WrongParameters as error:
+        raise ConfigError(f"the secure sum cannot carry this run: {error}") from error
+
+
+def _warnings(settings: RunSettings, records: int) -> tuple[str, ...]:
+    found = []
+    if settings.delta * records > 0.1:
+        found.append(f"delta {settings.delta:g} is large for {records} records: choose {0.05 / records:.1g} or less")
+    if settings.epsilon > 10:
+        found.append(f"epsilon {settings.epsilon:g} is a weak promise; 1 to 8 is what others publish")
+    return tuple(found)

@@ -1,0 +1,145 @@
+"""A run in one process: a folder, a log, keys that live as long as the run, the grid, the report."""
+
+import logging
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fednode.assemble.enrolment import enrol_simulation
+from fednode.assemble.planning import Plan, plan_run
+from fednode.assemble.recording import run_record
+from fednode.assemble.session import Session, Tools
+from fednode.clock import Clock, SkippingClock
+from fednode.errors import FednodeError, StoreError
+from fednode.files import write_whole
+from fednode.names import member_names
+from fednode.observer import Observer, StopFlag
+from fednode.reports import RunRecord, summary_rows, write_reports
+from fednode.settings import RunSettings, to_toml
+from fednode_clients.consent import Limits
+from fednode_clients.membership import Parts
+from fednode_crypto import Rng, SumScheme, SystemRng, scheme
+
+PHASES = ("reading the data", "making keys", "making features", "agreeing on a joint key")
+FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that ended: its record, its folder, what ended it early, and the lines to print."""
+
+    record: RunRecord
+    folder: Path
+    error: FednodeError | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What tests may put in place of the real parts; there is no flag for any of it."""
+
+    schemes: Callable[[str], SumScheme] = scheme
+    rng: Callable[[], Rng] = SystemRng
+    clock: Clock = field(default_factory=SkippingClock)
+
+
+def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside: Inside | None = None) -> RunResult:
+    """Everything in this process: members, node, grid. Raises what `plan_run` raises, and `StoreError` for the
+    folder."""
+    inside = inside or Inside()
+    observer.phase(PHASES[0])
+    plan = plan_run(settings)
+    run_id, folder = make_run_folder(settings, inside.clock)
+    observer.writing_to(folder)
+    observer.started(settings.rounds, PHASES)
+    session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
+    with logging_to(folder / "run.log"), tempfile.TemporaryDirectory(prefix="fednode-keys-") as keys:
+        return conclude(session, lambda: _execute(session, Path(keys), inside))
+
+
+def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunResult:
+    """Do the work, then write the reports, whatever came of it."""
+    session.started = session.tools.clock.time()
+    error = work()
+    record = run_record(session, error)
+    write_reports(record, session.folder)
+    session.observer.finished()
+    return RunResult(record, session.folder, error, tuple(closing_lines(record, session.folder)))
+
+
+def _execute(session: Session, keys: Path, inside: Inside) -> FednodeError | None:
+    from fednode.inproc import InProcGrid, run_in_process
+    from fednode.server import build_server_app
+    from fednode_clients.app import build_app
+
+    settings = session.plan.settings
+    session.observer.phase(PHASES[1])
+    cohort = enrol_simulation(keys, settings.clients, settings.holders)
+    names = member_names("client", settings.clients) + member_names("holder", settings.holders)
+    config = run_config(session.plan, keys)
+    parts = Parts(schemes=inside.schemes, rng=inside.rng, limits=member_limits(settings))
+    grid = InProcGrid(build_app(parts), names, config, settings.faults)
+    ended: list[FednodeError | None] = []
+    run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, cohort))), grid, config)
+    return ended[0]
+
+
+def run_config(plan: Plan, keys: Path) -> dict[str, str | int | float | bool]:
+    """What clients read from Flower's run config: the experiment, the size of the cohort, where simulated keys lie."""
+    settings = plan.settings
+    return {
+        **plan.experiment.to_run_config(),
+        "holders": settings.holders,
+        "key-root": str(keys),
+    }
+
+
+def member_limits(settings: RunSettings) -> Limits:
+    """The floors and the cap that every member of a simulation has."""
+    return Limits(settings.floor_survivors, settings.z_min, settings.max_rounds)
+
+
+def make_run_folder(settings: RunSettings, clock: Clock) -> tuple[str, Path]:
+    """A new folder under `settings.out` with config.toml in it, and the run's id. Raises `StoreError`."""
+    stamp = datetime.fromtimestamp(clock.time(), UTC).strftime("%Y%m%d-%H%M%S")
+    run_id = f"{stamp}-{secrets.token_hex(2)}"
+    folder = settings.out / run_id
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise StoreError(f"could not make {folder}: {error.strerror}; choose another --out") from error
+    write_whole(folder / "config.toml", to_toml(settings).encode("utf-8"))
+    return run_id, folder
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Send what FedNode logs to the run's own file, and nothing of it to the terminal. Raises `StoreError`."""
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"could not write {path}: {error.strerror}") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("fednode")
+    before = (logger.level, logger.propagate)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+        handler.close()
+
+
+def closing_lines(record: RunRecord, folder: Path) -> list[str]:
+    """The final table, and where everything lies."""
+    rows = summary_rows(record)
+    width = max(len(what) for what, _ in rows)
+    lines = ["", *(f"{what:<{width}}  {value}" for what, value in rows), ""]
+    return lines + [str(folder / name) for name in FILES if (folder / name).exists()]

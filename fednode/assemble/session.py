@@ -1,0 +1,157 @@
+"""One run from the side of the node: the same for every engine, given a `Grid` and a cohort."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.assemble.model_file import accuracy, write_model
+from fednode.assemble.planning import Plan
+from fednode.cache import Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.clock import Clock
+from fednode.driver import Channel, Node, RoundOutcome
+from fednode.driver import Task as DriverTask
+from fednode.errors import FednodeError
+from fednode.observer import Observer, RoundProgress, StopFlag
+from fednode.privacy import Ledger
+from fednode.protocol.cohort import Cohort
+from fednode.protocol.model import model_digest
+from fednode_clients.experiment import Experiment, load_experiment
+from fednode_crypto import SumScheme
+
+if TYPE_CHECKING:
+    from fednode.server import ArrayRecord, Grid, MetricRecord
+
+log = logging.getLogger("fednode.run")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a run is given from outside: time, the secure sum, the wish to stop."""
+
+    clock: Clock
+    schemes: Callable[[str], SumScheme]
+    stop: StopFlag
+    poll: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A round as it ended, with what the ledger held then and how the model scored."""
+
+    outcome: RoundOutcome
+    accuracy: float | None
+    epsilon: float
+    gaussian: float
+
+
+@dataclass(slots=True)
+class Session:
+    """A run on its way: what was planned, where it is written, and what has happened so far."""
+
+    plan: Plan
+    run_id: str
+    folder: Path
+    observer: Observer
+    tools: Tools
+    cohort: Cohort | None = None
+    started: float = 0.0
+    rounds: list[Watched] = field(default_factory=list)
+    ledger_head: str = ""
+    epsilon: float = 0.0
+    gaussian: float = 0.0
+    model_digest: str = ""
+
+    def execute(self, grid: "Grid", cohort: Cohort) -> FednodeError | None:
+        """Run all rounds; returns what ended it early, or None. The model of the last release is written in any
+        case."""
+        self.cohort = cohort
+        self.observer.phase("making features")
+        try:
+            experiment = load_experiment(self.plan.experiment)
+            with Ledger.open(self.folder / "ledger.jsonl", self.plan.budget, self.tools.clock, self.run_id) as ledger:
+                try:
+                    self._train(grid, ledger, experiment)
+                finally:
+                    self.ledger_head, self.epsilon, self.gaussian = ledger.head, ledger.spent, ledger.gaussian_spent
+        except FednodeError as error:
+            log.error("%s", error)
+            return error
+        return None
+
+    def _train(self, grid: "Grid", ledger: Ledger, experiment: Experiment) -> None:
+        from fednode.server import FedNodeStrategy, Seen, accuracy_record, initial_record, named_arrays
+
+        def seen(event: Seen) -> None:
+            score = None if event.metrics is None else float(str(event.metrics["accuracy"]))
+            self._saw(Watched(event.outcome, score, ledger.spent, ledger.gaussian_spent))
+
+        def evaluate(_round: int, arrays: "ArrayRecord") -> "MetricRecord":
+            named = named_arrays(arrays)
+            self._save(named, experiment)
+            return accuracy_record(accuracy(named, experiment))
+
+        strategy = FedNodeStrategy(self._task(), lambda channel: self._node(channel, ledger), seen)
+        initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
+        self.observer.phase("agreeing on a joint key")
+        strategy.start(
+            grid,
+            initial_record(initial),
+            num_rounds=self.plan.settings.rounds,
+            timeout=self.plan.settings.deadline,
+            evaluate_fn=evaluate,
+        )
+
+    def _save(self, arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) -> None:
+        floats = {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()}
+        write_model(self.folder, floats, experiment, self.run_id)
+        self.model_digest = model_digest(floats).hex()
+
+    def _task(self) -> DriverTask:
+        if self.cohort is None:
+            raise RuntimeError("a task without a cohort")
+        plan = self.plan
+        return DriverTask(
+            self.run_id, self.cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure
+        )
+
+    def _node(self, channel: Channel, ledger: Ledger) -> Node:
+        plan, clock = self.plan, self.tools.clock
+        whole = plan.sum_params.payload_bytes * plan.settings.clients
+        model = 8 * plan.layout.dimension + 4096
+        updates = MemoryBackend(
+            clock, Limits(plan.settings.clients, whole, plan.sum_params.payload_bytes), WhenFull.REFUSE
+        )
+        parameters = MemoryBackend(clock, Limits(16, 4 * model, model), WhenFull.REFUSE)
+        return Node(
+            channel=channel,
+            scheme=self.tools.schemes(plan.sum_params.scheme),
+            ledger=ledger,
+            updates=UpdateStore(updates, retry_after=plan.settings.deadline),
+            parameters=ParameterStore(parameters, self.run_id),
+            clock=clock,
+            stop=lambda: self.tools.stop.raised,
+            poll=self.tools.poll,
+        )
+
+    def _saw(self, watched: Watched) -> None:
+        self.rounds.append(watched)
+        outcome = watched.outcome
+        self.observer.round_done(
+            RoundProgress(
+                round=outcome.round,
+                rounds=self.plan.settings.rounds,
+                survivors=len(outcome.survivors),
+                invited=outcome.invited,
+                accuracy=watched.accuracy,
+                epsilon=watched.epsilon,
+                budget=self.plan.settings.epsilon,
+                bytes_up=round(outcome.bytes_up),
+                seconds=outcome.seconds,
+                reason=outcome.reason or None,
+            )
+        )

@@ -1,0 +1,65 @@
+"""The commands, and the one door through which every error leaves."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import click
+import typer
+
+import fednode
+from fednode.cli.exits import UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
+from fednode.cli.keys import keys_app
+from fednode.cli.ledger import ledger_command
+from fednode.cli.predict import predict_command
+from fednode.cli.run import run_command
+from fednode.errors import FednodeError, Interrupted
+
+app = typer.Typer(
+    name="fednode",
+    help="A federated-learning aggregation node: sealed updates, a privacy ledger, a model out.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run", epilog=epilog())(run_command)
+app.command("predict")(predict_command)
+app.command("ledger")(ledger_command)
+app.add_typer(keys_app, name="keys")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fednode {fednode.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; an error is one sentence on stderr, never a traceback."""
+    try:
+        outcome = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except click.ClickException as error:
+        return _say(error.format_message(), USAGE)
+    except FednodeError as error:
+        return _say(sentence_of(error), exit_code_of(error))
+    except (KeyboardInterrupt, click.Abort):
+        return _say("aborted", Interrupted.exit_code)
+    except Exception as error:  # noqa: BLE001 (the last door: what nobody foresaw still ends in one sentence)
+        return _say(sentence_of(error), UNEXPECTED)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _say(sentence: str, code: int) -> int:
+    typer.echo(f"fednode: {sentence}", err=True)
+    return code

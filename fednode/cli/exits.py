@@ -1,0 +1,50 @@
+"""Exit codes by cause, and an error as one sentence."""
+
+from typing import Final
+
+from fednode.errors import (
+    BudgetExhausted,
+    ConfigError,
+    DataError,
+    FednodeError,
+    Interrupted,
+    OpeningRejected,
+    StoreError,
+    TooFewHolders,
+    TooFewSurvivors,
+)
+
+UNEXPECTED: Final = 1
+USAGE: Final = ConfigError.exit_code
+
+CAUSES: Final[dict[int, str]] = {
+    0: "the run ended as planned",
+    UNEXPECTED: "an error that nobody foresaw; its traceback is in run.log",
+    ConfigError.exit_code: "a setting or a flag cannot work",
+    DataError.exit_code: "the data are missing or unreadable",
+    BudgetExhausted.exit_code: "the privacy budget does not hold what was asked",
+    TooFewSurvivors.exit_code: "too few updates arrived",
+    TooFewHolders.exit_code: "too few key holders answered",
+    OpeningRejected.exit_code: "the opened sum failed its check",
+    StoreError.exit_code: "a disk, a key folder or a cache did not take what it was given",
+    Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
+}
+"""Every code that the command line ends with."""
+
+
+def epilog() -> str:
+    """The exit codes as a part of the help, one a line."""
+    return "\n\n".join(["Exit codes:", *(f"{code}  {cause}" for code, cause in CAUSES.items())])
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The code an error ends the program with; anything that FedNode did not raise on purpose is unexpected."""
+    return error.exit_code if isinstance(error, FednodeError) else UNEXPECTED
+
+
+def sentence_of(error: BaseException) -> str:
+    """An error on one line; one that is not ours also names its type, since its words were not written for people."""
+    words = " ".join(str(error).split())
+    if isinstance(error, FednodeError):
+        return words or type(error).__name__
+    return f"unexpected {type(error).__name__}: {words}" if words else f"unexpected {type(error).__name__}"

@@ -1,0 +1,102 @@
+"""`fednode keys`: who a member is, and who takes part. Every command lives without the node."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fednode.errors import ConfigError
+
+keys_app = typer.Typer(
+    help="Make keys, enrol members, show what is there. Secrets stay in the folder that they were made in.",
+    no_args_is_help=True,
+)
+
+
+@keys_app.command("init")
+def init_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The member's name in the cohort.")] = None,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="FILE", help="The enrolment key's public half, enrolment.pub.")
+    ] = None,
+    enrolment: Annotated[
+        bool, typer.Option("--enrolment", help="Make the enrolment key itself instead of a member's keys.")
+    ] = False,
+) -> None:
+    """Make keys: a member's (--name, --trust), or the enrolment key that says who is a member (--enrolment).
+
+    FOLDER must not hold keys yet; it is made if needed.
+    """
+    if enrolment:
+        _init_enrolment(folder)
+        return
+    if name is None or trust is None:
+        raise ConfigError(
+            "a member's keys need --name NAME and --trust enrolment.pub; --enrolment makes the enrolment key"
+        )
+    _init_member(folder, name, trust)
+
+
+def _init_enrolment(folder: Path) -> None:
+    from fednode.cli import enrolment
+
+    public = enrolment.create_enrolment(folder)
+    typer.echo(f"enrolment key {public.raw.hex()}")
+    typer.echo(
+        f"give {folder / enrolment.PUBLIC_FILE} to every member; {folder / enrolment.KEY_FILE} never leaves this folder"
+    )
+
+
+def _init_member(folder: Path, name: str, trust: Path) -> None:
+    from fednode.cli import enrolment
+    from fednode_clients.keyfolder import KeyFolder
+
+    enrolment.refuse_bad_name(name)
+    member = KeyFolder.create(folder, name, enrolment.read_public(trust)).member("client")
+    enrolment.write_card(folder / enrolment.CARD_FILE, member)
+    typer.echo(f"{name} {member.verify_key.raw.hex()}")
+    typer.echo(f"give {folder / enrolment.CARD_FILE} to whoever enrols, and compare the key above by another way")
+
+
+@keys_app.command("enrol")
+def enrol_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The cohort file to write.")],
+    client: Annotated[
+        list[Path] | None, typer.Option("--client", metavar="CARD", help="A client's member.json; repeat the flag.")
+    ] = None,
+    holder: Annotated[
+        list[Path] | None, typer.Option("--holder", metavar="CARD", help="A key holder's member.json; repeat the flag.")
+    ] = None,
+) -> None:
+    """Sign a cohort file: these members, in these roles, and nobody else.
+
+    FOLDER is the one of the enrolment key; holders get the points 1, 2, ... in the order in which they are named.
+    """
+    from fednode.cli import enrolment
+    from fednode.files import write_whole
+
+    if not client or not holder:
+        raise ConfigError("a cohort needs clients and holders: give --client CARD and --holder CARD, each repeated")
+    enrolment.refuse_existing(out)
+    cohort = enrolment.enrol(enrolment.open_enrolment(folder), client, holder)
+    write_whole(out, cohort.to_bytes() + b"\n", 0o644)
+    typer.echo(f"{out}: {len(cohort.clients)} clients, {len(cohort.holders)} holders, digest {cohort.digest().hex()}")
+
+
+@keys_app.command("show")
+def show_command(
+    place: Annotated[Path, typer.Argument(metavar="PLACE")],
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="FILE", help="Check a cohort file against this enrolment.pub.")
+    ] = None,
+) -> None:
+    """Show the public halves of what is there; a secret is never shown.
+
+    PLACE is a member's key folder, the enrolment folder or a cohort file.
+    """
+    from fednode.cli import showing
+
+    for line in showing.describe(place, trust):
+        typer.echo(line)

@@ -1,0 +1,153 @@
+"""Keys from making them to a signed cohort, through the command line."""
+
+import stat
+
+import pytest
+
+from fednode.cli import main
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def trust(tmp_path):
+    assert main(["keys", "init", str(tmp_path / "root"), "--enrolment"]) == 0
+    return tmp_path / "root" / "enrolment.pub"
+
+
+def make_member(tmp_path, trust, name):
+    assert main(["keys", "init", str(tmp_path / name), "--name", name, "--trust", str(trust)]) == 0
+    return str(tmp_path / name / "member.json")
+
+
+@pytest.fixture
+def cohort(tmp_path, trust):
+    cards = {name: make_member(tmp_path, trust, name) for name in ("ann", "ben", "cy", "h-a", "h-b")}
+    clients = [part for name in ("ann", "ben", "cy") for part in ("--client", cards[name])]
+    holders = [part for name in ("h-b", "h-a") for part in ("--holder", cards[name])]
+    out = tmp_path / "cohort.json"
+    assert main(["keys", "enrol", str(tmp_path / "root"), "--out", str(out), *clients, *holders]) == 0
+    return out
+
+
+def test_an_enrolment_folder_keeps_its_secret_to_its_owner(tmp_path, trust):
+    assert mode(tmp_path / "root") == 0o700
+    assert mode(tmp_path / "root" / "enrolment.key") == 0o600
+    assert mode(trust) == 0o644
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"enrolment.key", "enrolment.pub"}
+
+
+def test_a_members_folder_keeps_its_secrets_to_its_owner(tmp_path, trust):
+    make_member(tmp_path, trust, "ann")
+    assert mode(tmp_path / "ann") == 0o700
+    assert mode(tmp_path / "ann" / "identity.json") == 0o600
+
+
+def test_secrets_are_never_shown(tmp_path, trust, capsys):
+    make_member(tmp_path, trust, "ann")
+    secret = (tmp_path / "root" / "enrolment.key").read_text().strip()
+    assert main(["keys", "show", str(tmp_path / "root")]) == 0
+    assert main(["keys", "show", str(tmp_path / "ann")]) == 0
+    shown = capsys.readouterr()
+    assert secret not in shown.out + shown.err
+    assert trust.read_text().strip() in shown.out
+    identity = (tmp_path / "ann" / "identity.json").read_text()
+    assert [word for word in shown.out.split() if len(word) == 64 and word in identity] == []
+
+
+def test_a_cohort_holds_who_was_enrolled_in_the_order_given(cohort, trust, capsys):
+    capsys.readouterr()
+    assert main(["keys", "show", str(cohort), "--trust", str(trust)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "signed by the enrolment key"
+    assert [line.split()[1] for line in lines if line.startswith("client ")] == ["ann", "ben", "cy"]
+    assert [(line.split()[1], line.split()[-1]) for line in lines if line.startswith("holder ")] == [
+        ("h-b", "1"),
+        ("h-a", "2"),
+    ]
+
+
+def test_a_cohort_of_another_enrolment_key_is_refused(cohort, tmp_path, capsys):
+    assert main(["keys", "init", str(tmp_path / "other"), "--enrolment"]) == 0
+    assert main(["keys", "show", str(cohort), "--trust", str(tmp_path / "other" / "enrolment.pub")]) == 2
+    assert "was not signed by the enrolment key" in capsys.readouterr().err
+
+
+def test_nothing_is_overwritten(cohort, tmp_path, trust, capsys):
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    card = str(tmp_path / "ann" / "member.json")
+    assert main(["keys", "init", str(tmp_path / "root"), "--enrolment"]) == 2
+    assert main(["keys", "init", str(tmp_path / "ann"), "--name", "ann", "--trust", str(trust)]) == 2
+    enrol = ["keys", "enrol", str(tmp_path / "root"), "--out", str(cohort), "--client", card, "--holder", card]
+    assert main(enrol) == 2
+    assert capsys.readouterr().err.count("never overwritten") == 3
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_the_same_member_twice_makes_no_cohort(tmp_path, trust, capsys):
+    card = make_member(tmp_path, trust, "ann")
+    out = tmp_path / "cohort.json"
+    enrol = ["keys", "enrol", str(tmp_path / "root"), "--out", str(out), "--client", card, "--holder", card]
+    assert main(enrol) == 2
+    assert "these cards make no cohort" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"name":"x"}', b"0" * 64])
+def test_junk_in_place_of_a_public_file_is_one_sentence(tmp_path, trust, capsys, content):
+    junk = tmp_path / "junk"
+    junk.write_bytes(content)
+    card = make_member(tmp_path, trust, "ann")
+    out = str(tmp_path / "cohort.json")
+    capsys.readouterr()
+    commands = (
+        ["keys", "init", str(tmp_path / "new"), "--name", "new", "--trust", str(junk)],
+        ["keys", "enrol", str(tmp_path / "root"), "--out", out, "--client", str(junk), "--holder", card],
+        ["keys", "show", str(junk)],
+    )
+    for command in commands:
+        assert main(command) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("fednode: ") and err.count("\n") == 1 and str(junk) in err
+
+
+def test_a_secret_that_others_can_read_is_not_used(tmp_path, trust, capsys):
+    (tmp_path / "root" / "enrolment.key").chmod(0o644)
+    assert main(["keys", "show", str(tmp_path / "root")]) == 2
+    assert "readable by others" in capsys.readouterr().err
+
+
+def test_a_damaged_secret_is_refused_without_being_shown(tmp_path, trust, capsys):
+    (tmp_path / "root" / "enrolment.key").write_text("0badc0de")
+    assert main(["keys", "show", str(tmp_path / "root")]) == 2
+    err = capsys.readouterr().err
+    assert "cannot be read" in err and "0badc0de" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["keys", "init", "x"], "--name NAME"),
+        (["keys", "init", "x", "--name", "a/b", "--trust", "root/enrolment.pub"], "no member name"),
+        (["keys", "init", "x", "--name", "ann", "--trust", "nowhere"], "nowhere cannot be read"),
+        (["keys", "enrol", "root", "--out", "cohort.json"], "a cohort needs clients and holders"),
+        (
+            ["keys", "enrol", "nowhere", "--out", "c.json", "--client", "a", "--holder", "b"],
+            "no enrolment key in nowhere",
+        ),
+        (["keys", "show", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path, trust, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_keys_alone_shows_its_help(capsys):
+    main(["keys"])
+    shown = capsys.readouterr()
+    assert "enrol" in shown.out + shown.err

@@ -1,0 +1,43 @@
+"""The installed command as a person meets it: exit codes and sentences of a real process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import fednode
+
+
+def fednode_command(*arguments):
+    code = "import sys; from fednode.cli import main; sys.exit(main())"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FEDNODE_")}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=clean, check=False
+    )
+
+
+def test_version():
+    done = fednode_command("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"fednode {fednode.__version__}\n", "")
+
+
+def test_help():
+    done = fednode_command("run", "--help")
+    assert done.returncode == 0 and "--min-survivors" in done.stdout and "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("run", "--clinets", "3"), ("run", "--delta", "2"), ("wander",)])
+def test_a_wrong_command_line(arguments):
+    done = fednode_command(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fednode: ") and done.stderr.count("\n") == 1
+
+
+def test_the_command_line_loads_nothing_heavy():
+    code = (
+        "import sys, fednode.cli; "
+        "print(sorted({'flwr', 'torch', 'numpy', 'sklearn', 'tenseal', 'numba', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,72 @@
+"""What a watcher shows."""
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kit.assembly import some_progress
+from rich.console import Console
+
+from fednode.cli.progress import BarWatcher, PlainWatcher, describe, readable_size, watcher_for
+
+
+def watched(terminal):
+    screen = io.StringIO()
+    watcher = watcher_for(Console(file=screen, force_terminal=terminal, width=160, color_system=None))
+    with watcher:
+        watcher.started(20, ("reading the data",))
+        watcher.phase("making keys")
+        watcher.round_done(some_progress(round=1, accuracy=None))
+        watcher.round_done(some_progress(round=2, reason="box is bad"))
+        watcher.say("[b]as it stands[/b]")
+    watcher.finished()
+    return screen.getvalue()
+
+
+def test_a_terminal_gets_a_bar_with_the_figures_of_the_last_round():
+    shown = watched(terminal=True)
+    assert "round 2/20" in shown and "epsilon 2.35 of 8" in shown and "survivors 19/20" in shown
+    assert "round 2 failed: box is bad" in shown
+
+
+def test_a_pipe_gets_lines_and_no_control_characters():
+    shown = watched(terminal=False)
+    assert shown.splitlines()[-3:] == [
+        "round 1/20  survivors 19/20  accuracy not measured  epsilon 2.35 of 8  1.23 MB a client  1.2 s",
+        "round 2/20  survivors 19/20  accuracy 81.2 %  epsilon 2.35 of 8  1.23 MB a client  1.2 s  failed: box is bad",
+        "[b]as it stands[/b]",
+    ]
+    assert "\x1b" not in shown and "\r" not in shown
+
+
+def test_the_console_decides_which_watcher():
+    assert isinstance(watcher_for(Console(file=io.StringIO(), force_terminal=True)), BarWatcher)
+    assert isinstance(watcher_for(Console(file=io.StringIO())), PlainWatcher)
+
+
+def test_both_watchers_know_the_folder_they_were_told(tmp_path):
+    for watcher in (BarWatcher(Console(file=io.StringIO())), PlainWatcher(Console(file=io.StringIO()))):
+        assert watcher.folder is None
+        watcher.writing_to(tmp_path)
+        assert watcher.folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_600, "1 MB"), (1_234_567, "1.23 MB"), (5 * 10**12, "5000 GB")],
+)
+def test_sizes(count, words):
+    assert readable_size(count) == words
+
+
+@given(st.integers(0, 10**11))
+@settings(max_examples=200, deadline=None)
+def test_a_size_is_never_off_by_more_than_half_a_percent(count):
+    number, unit = readable_size(count).split()
+    meant = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+    assert abs(meant - count) <= 0.00501 * count
+
+
+def test_a_round_in_one_line():
+    assert describe(some_progress()) == "survivors 19/20  accuracy 81.2 %  epsilon 2.35 of 8  1.23 MB a client"

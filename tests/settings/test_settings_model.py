@@ -1,0 +1,99 @@
+"""Defaults, and settings that cannot hold together."""
+
+import subprocess
+import sys
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fednode.settings import RunSettings
+
+
+def test_the_defaults_are_the_run_of_the_readme():
+    run = RunSettings()
+    assert (run.data, run.clients, run.rounds, run.epsilon, run.delta, run.clip) == ("support", 20, 20, 8.0, 1e-5, 1.0)
+    assert (run.min_survivors, run.assumed_colluders, run.holders, run.threshold) == (15, 1, 5, 4)
+    assert (run.scheme, run.engine, str(run.out), run.faults) == ("bfv", "inproc", "runs", ())
+
+
+@given(st.integers(4, 100_000))
+@settings(max_examples=50, deadline=None)
+def test_three_quarters_of_the_clients_must_survive_unless_said_otherwise(clients):
+    assert RunSettings(clients=clients).min_survivors == ceil(0.75 * clients)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValidationError):
+        RunSettings().clients = 3  # type: ignore[misc]
+
+
+@given(st.integers(2, 16), st.integers(2, 16))
+@settings(max_examples=100, deadline=None)
+def test_a_committee_is_accepted_exactly_when_no_two_groups_can_open_apart(holders, threshold):
+    sound = threshold <= holders and 2 * threshold > holders
+    try:
+        RunSettings(holders=holders, threshold=threshold)
+    except ValidationError as error:
+        assert not sound and "threshold" in str(error)
+    else:
+        assert sound
+
+
+@given(st.integers(2, 12), st.integers(2, 14), st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_survivors_are_accepted_exactly_when_two_honest_ones_are_left(clients, survivors, colluders):
+    sound = survivors <= clients and survivors - colluders >= 2
+    try:
+        RunSettings(clients=clients, min_survivors=survivors, assumed_colluders=colluders)
+    except ValidationError as error:
+        assert not sound and "min_survivors" in str(error)
+    else:
+        assert sound
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"floor_survivors": 16}, "below the members' own floor_survivors 16"),
+        ({"rounds": 21, "max_rounds": 20}, "above the members' own max_rounds 20"),
+        ({"faults": ["garbage@3:client-21"]}, "none of client-01 to client-20; did you mean"),
+        ({"faults": ["dead@3:client-01"]}, "befalls a holder"),
+        ({"faults": ["slow@21:client-01"]}, "begins after the last round, 20"),
+        ({"faults": 3}, "valid tuple"),
+    ],
+)
+def test_contradictions_are_refused(values, words):
+    with pytest.raises(ValidationError, match=words):
+        RunSettings(**values)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("features", 15),
+        ("features", 65537),
+        ("grid_bits", 7),
+        ("grid_bits", 25),
+        ("clip", 0),
+        ("clip", float("inf")),
+        ("epsilon", float("nan")),
+        ("delta", 0),
+        ("seed", -1),
+        ("deadline", 0),
+        ("learning_rate", 0),
+        ("vectors", "a\udcff"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(field, value):
+    with pytest.raises(ValidationError) as caught:
+        RunSettings(**{field: value})
+    assert caught.value.errors()[0]["loc"] == (field,)
+
+
+def test_settings_load_neither_flower_nor_torch():
+    code = "import fednode.settings, sys; print(sorted({'flwr', 'torch', 'numpy', 'typer'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

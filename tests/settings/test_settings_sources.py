@@ -1,0 +1,129 @@
+"""File < environment < flags, and every wrong name or value named with its source."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednode.errors import ConfigError
+from fednode.settings import RunSettings, resolve, to_toml
+
+FIELDS = tuple(RunSettings.model_fields)
+LEGAL: dict[str, st.SearchStrategy[object]] = {
+    "data": st.text(min_size=1),
+    "text_column": st.text(min_size=1),
+    "vectors": st.text("abc/ .é\\\"'\t\x7f\U0001f600", min_size=1).map(Path),
+    "features": st.integers(16, 65536),
+    "alpha": st.floats(1e-300, 1e6),
+    "seed": st.integers(0, 2**63 - 1),
+    "clients": st.integers(4, 99_999),
+    "deadline": st.floats(1e-9, 86_400),
+    "learning_rate": st.floats(1e-12, 1e6),
+    "epsilon": st.floats(1e-12, 1e6),
+    "delta": st.floats(1e-300, 0.999),
+    "clip": st.floats(1e-12, 1e6),
+    "grid_bits": st.integers(8, 24),
+    "z_min": st.floats(0, 1e6),
+    "engine": st.sampled_from(["inproc", "flower"]),
+    "partition": st.sampled_from(["iid", "dirichlet"]),
+    "faults": st.lists(st.sampled_from(["garbage@3:client-1", "dead@2-:holder-1", "slow@1-4:client-3"]), max_size=3),
+}
+CHOICES = st.fixed_dictionaries({}, optional={name: value for name, value in LEGAL.items() if name != "faults"})
+
+
+@given(st.permutations(sorted(LEGAL.keys() - {"faults"})), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_last_source_that_names_a_setting_wins(tmp_path_factory, names, data):
+    in_file, in_environment, in_flags = (
+        {name: data.draw(LEGAL[name]) for name in names[start : start + 6]} for start in (0, 3, 6)
+    )
+    in_environment = {n: v for n, v in in_environment.items() if "\0" not in str(v)}
+    path = tmp_path_factory.mktemp("toml") / "fednode.toml"
+    wanted = RunSettings.model_validate(in_file)
+    path.write_text("".join(line + "\n" for line in to_toml(wanted).split("\n") if line.split(" ")[0] in in_file))
+
+    found = resolve(path, {f"FEDNODE_{n.upper()}": str(v) for n, v in in_environment.items()}, dict(in_flags))
+
+    assert found == RunSettings.model_validate({**in_file, **in_environment, **in_flags})
+
+
+@given(CHOICES, st.sampled_from([(), ("dead@2-:holder-1",), ("dead@2:holder-2", "dead@3-4:holder-5")]))
+@settings(max_examples=100, deadline=None)
+def test_what_is_written_as_toml_reads_back_the_same(tmp_path_factory, chosen, faults):
+    wanted = RunSettings.model_validate({**chosen, "faults": faults})
+    text = to_toml(wanted)
+    path = tmp_path_factory.mktemp("toml") / "config.toml"
+    path.write_bytes(text.encode())
+
+    assert resolve(path, {}, {}) == wanted
+    assert set(tomllib.loads(text)) == {name for name in FIELDS if getattr(wanted, name) is not None}
+
+
+def test_defaults_need_no_source_at_all():
+    assert resolve(None, {"PATH": "x", "FEDNODE_CLIENTS": ""}, {"clients": None, "faults": []}) == RunSettings()
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "sentence"),
+    [
+        ({"FEDNODE_CLINETS": "3"}, {}, "FEDNODE_CLINETS sets nothing; did you mean FEDNODE_CLIENTS?"),
+        ({"FEDNODE_clients": "3"}, {}, "FEDNODE_clients sets nothing; did you mean FEDNODE_CLIENTS?"),
+        ({"FEDNODE_CLIENTS": "3x"}, {}, "FEDNODE_CLIENTS: '3x' is not a whole number"),
+        ({}, {"min_survivers": "3"}, "--min-survivers sets nothing; did you mean --min-survivors?"),
+        ({}, {"clients": "0"}, "--clients: '0' is too small: it must be at least 2"),
+        ({}, {"clients": "20.5"}, "--clients: '20.5' is not a whole number"),
+        ({}, {"clients": True}, "--clients: true and false are not numbers"),
+        ({}, {"epsilon": "nan"}, "--epsilon: 'nan' is not a finite number"),
+        ({}, {"epsilon": "-inf"}, "--epsilon: '-inf' is not a finite number"),
+        ({}, {"epsilon": "0"}, "--epsilon: '0' is too small: it must be greater than 0.0"),
+        ({}, {"delta": "1"}, "--delta: '1' is too large: it must be less than 1.0"),
+        ({}, {"engine": "flwr"}, "--engine: 'flwr' is not one of inproc, flower; did you mean 'flower'?"),
+        ({}, {"scheme": "rinq"}, "--scheme: 'rinq' is not one of bfv; did you mean 'bfv'?"),
+        ({}, {"data": ""}, "--data: '' is empty"),
+    ],
+)
+def test_a_wrong_name_or_value_is_one_sentence_with_its_source(variables, flags, sentence):
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, variables, flags)
+    assert str(caught.value) == sentence
+
+
+def test_a_wrong_key_in_the_file_is_named_with_its_line(tmp_path):
+    path = tmp_path / "fednode.toml"
+    path.write_text("# a comment\nrounds = 3\n\nclinets = 4\n")
+    with pytest.raises(ConfigError) as caught:
+        resolve(path, {}, {})
+    assert str(caught.value) == f"{path} line 4, clinets: unknown setting 'clinets'; did you mean 'clients'?"
+
+
+def test_a_wrong_value_in_the_file_is_named_with_its_line(tmp_path):
+    path = tmp_path / "fednode.toml"
+    path.write_text('rounds = 3\nclients = "many"\n')
+    with pytest.raises(ConfigError) as caught:
+        resolve(path, {}, {})
+    assert str(caught.value) == f"{path} line 2, clients: 'many' is not a whole number"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"clients = \n", "is not valid TOML"), (b"\xff\xfe", "is not UTF-8"), (b"[run]\nclients = 3\n", "line 1, run")],
+)
+def test_a_broken_file_is_refused(tmp_path, content, words):
+    path = tmp_path / "fednode.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=words):
+        resolve(path, {}, {})
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file"):
+        resolve(tmp_path / "nowhere.toml", {}, {})
+
+
+def test_a_contradiction_names_both_settings_and_their_sources():
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, {"FEDNODE_HOLDERS": "3"}, {"threshold": "4"})
+    sentence = "threshold is 4 but there are only 3 holders: no sum could ever be opened"
+    assert str(caught.value) == f"{sentence} (set by --threshold; FEDNODE_HOLDERS)"
