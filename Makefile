@@ -1,0 +1,57 @@
+# FedNode: `make run` trains and reports, `make test` tests; both set themselves up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow lint check setup clean
+
+help:
+	@echo "make run        train on 20 clients and write a report under runs/ (ARGS='--clients 10' for other settings)"
+	@echo "make test       all tests but the slow ones"
+	@echo "make test-slow  the slow ones"
+	@echo "make lint       format, lint, types, import layers, house rules"
+	@echo "make check      lint, then test: what must hold before a change lands"
+	@echo "make setup      only install into $(VENV)"
+	@echo "make clean      remove $(VENV) and caches; runs/ stays"
+
+run: $(STAMP)
+	@echo "== running fednode run $(ARGS)"
+	@$(BIN)/fednode run $(ARGS)
+
+test: $(STAMP)
+	@echo "== running the tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-slow: $(STAMP)
+	@echo "== running the slow tests"
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: $(STAMP)
+	@scripts/check format lint types imports house
+
+check: $(STAMP)
+	@scripts/check
+
+setup: $(STAMP)
+	@echo "== $(VENV) is ready"
+
+# the stamp is written last: an installation that broke off is done again
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "FedNode needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "Python's venv module is missing; install it with: apt-get install python3-venv" >&2; exit 1; }
+	@rm -f $(STAMP)
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		echo "== creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
+	@echo "== installing FedNode and what it needs into $(VENV) (once; a few minutes)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $(STAMP)
+
+clean:
+	@echo "== removing $(VENV) and caches"
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,87 @@
+"""What is installed is what was written here, pinned, and under names that nobody else has."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from setuptools import find_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def plain(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("fednode", "."), ("fednode_clients", "clients"), ("fednode_crypto", "crypto")]
+)
+def test_each_package_comes_from_this_tree(name, folder):
+    origin = importlib.util.find_spec(name).origin
+    assert Path(origin).resolve() == (ROOT / folder / name / "__init__.py").resolve()
+
+
+def test_an_installation_adds_three_names_and_no_other():
+    table = PROJECT["tool"]["setuptools"]["packages"]["find"]
+    found = {
+        name.split(".")[0]
+        for where in table["where"]
+        for name in find_packages(str(ROOT / where), include=table["include"])
+    }
+    assert found == {"fednode", "fednode_clients", "fednode_crypto"}
+
+
+def test_every_package_says_that_it_is_typed():
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    for name, folder in (("fednode", "."), ("fednode_clients", "clients"), ("fednode_crypto", "crypto")):
+        assert data[name][0] == "py.typed" and (ROOT / folder / name / "py.typed").exists()
+
+
+def test_everything_that_is_asked_for_is_pinned():
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
+    )
+    pinned = {plain(name) for name in pins}
+    asked = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["dev"]
+    assert {plain(re.match(r"[\w.-]+", one).group()) for one in asked} - pinned == set()
+    assert pins["torch"] == "2.13.0"
+    assert [version for version in pins.values() if not re.fullmatch(r"[0-9][0-9a-z.]*", version)] == []
+
+
+@pytest.mark.parametrize("fault", ["from fednode.cli import main", "import torch"])
+def test_the_import_contracts_find_a_planted_breach(tmp_path, fault):
+    """A small copy of the house, with one arrow that runs up."""
+    for folder, name in ((".", "fednode"), ("clients", "fednode_clients"), ("crypto", "fednode_crypto")):
+        (tmp_path / folder / name).mkdir(parents=True)
+        (tmp_path / folder / name / "__init__.py").touch()
+    for name in layers():
+        path = tmp_path / "crypto" if name.startswith("fednode_crypto") else tmp_path
+        path = path / name.replace(".", "/")
+        path.mkdir(exist_ok=True)
+        (path / "__init__.py").touch()
+    (tmp_path / "crypto" / "fednode_crypto" / "hazmat").mkdir(exist_ok=True)
+    (tmp_path / "crypto" / "fednode_crypto" / "hazmat" / "__init__.py").touch()
+    (tmp_path / "fednode" / "cli" / "__init__.py").write_text("def main(): ...\n")
+    assert lint_imports(tmp_path) == 0
+    (tmp_path / "fednode" / "cache" / "__init__.py").write_text(fault + "\n")
+    assert lint_imports(tmp_path) == 1
+
+
+def layers():
+    rows = next(one for one in PROJECT["tool"]["importlinter"]["contracts"] if one["type"] == "layers")["layers"]
+    names = [name.strip(" ()") for row in rows for name in row.split("|")]
+    return [name for name in names if name.startswith("fednode.")]
+
+
+def lint_imports(folder):
+    (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    code = (
+        "import sys; sys.path[:0] = ['.', 'clients', 'crypto']; "
+        "from importlinter.cli import lint_imports; sys.exit(lint_imports())"
+    )
+    return subprocess.run([sys.executable, "-P", "-c", code], cwd=folder, capture_output=True, check=False).returncode
