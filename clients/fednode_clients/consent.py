@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fednode.errors import PeerFault
+from fednode.protocol.room import update_room
 from fednode.protocol.spec import RoundSpec
 
 
@@ -21,7 +22,7 @@ class Limits:
     def check(self, spec: RoundSpec) -> None:
         """Return if the round is within these limits.
 
-        Raises `PeerFault`: "min-survivors", "noise-floor" or "round-cap", each with both numbers.
+        Raises `PeerFault`: "min-survivors", "noise-floor", "no-room" or "round-cap", with the numbers.
         """
         terms = spec.terms
         if terms.min_survivors < self.min_survivors:
@@ -37,6 +38,10 @@ class Limits:
             raise PeerFault(
                 "noise-floor",
                 f"the noise multiplier is {terms.noise_multiplier():.4g}, {self.min_noise:.4g} is my least",
+            )
+        if spec.sum_params.value_bound < update_room(terms, spec.sum_params.dimension):
+            raise PeerFault(
+                "no-room", "the sum has no room for one honest update: refusing later would tell of my data"
             )
         if spec.round > self.max_rounds:
             raise PeerFault("round-cap", f"round {spec.round} of {spec.task}, {self.max_rounds} are my most")

@@ -1,18 +1,18 @@
 """From settings to everything that a run needs to know beforehand, or one sentence why it would fail."""
 
-import math
 from dataclasses import dataclass, replace
 
 from fednode.errors import ConfigError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
 from fednode.protocol.model import Layout
+from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
 from fednode.settings import RunSettings
 from fednode_clients.data import Dataset
 from fednode_clients.experiment import ExperimentConfig, deal, load_dataset
 from fednode_clients.features import load_vectors
-from fednode_crypto import Demand, SumParams, WrongParameters, noise_tail, plan
+from fednode_crypto import Demand, SumParams, WrongParameters, plan
 
 SAMPLER_DISTANCE = 2.0**-130
 """No draw of the discrete Gaussian is further than this from the ideal one, in total variation
@@ -159,21 +159,12 @@ def _noise_request(settings: RunSettings, dimension: int, failure: float) -> Noi
     )
 
 
-def value_bound(settings: RunSettings, layout: Layout, terms: Terms) -> int:
-    """The largest coordinate of the integer sum: every record at its clip in one coordinate, one step of rounding a
-    client, and noise that is exceeded in no draw of the whole task but with a chance below 2^-128.
-    """
-    signal = math.ceil(terms.max_records * terms.clip * (1 << terms.grid_bits)) + 1
-    draws = layout.dimension * settings.rounds * (settings.clients + 1)
-    return settings.clients * signal + noise_tail(settings.clients * terms.local_variance, draws)
-
-
 def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParams:
     try:
         demand = Demand(
             dimension=layout.dimension,
             summands=max(settings.clients, settings.holders),
-            value_bound=value_bound(settings, layout, terms),
+            value_bound=sum_room(terms, layout.dimension, settings.clients),
             holders=settings.holders,
             threshold=settings.threshold,
         )

@@ -85,7 +85,7 @@ class RoundRun:
         self._sum: NDArray[np.int64] | None = None
         self._release: Release | None = None
         self._tally = Tally()
-        self._started = node.clock.now()
+        self._started = node.clock.time()
 
     def run(self) -> RoundOutcome:
         """Invite, collect, charge, open, release; returns how it ended.
@@ -281,6 +281,6 @@ class RoundRun:
             opened=self._request is not None,
             bytes_up=float(np.mean(tally.bytes_up or [0])),
             bytes_down=float(np.mean(tally.bytes_down or [0])),
-            seconds=self._node.clock.now() - self._started,
+            seconds=self._node.clock.time() - self._started,
             release=self._release,
         )
