@@ -36,7 +36,7 @@ class Member:
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
             raise ValueError(f"{self.name!r} is no member name: letters, digits, dot, dash and underscore, 63 at most")
-        if (self.role == "holder") != (self.point > 0):
+        if self.point < 0 or (self.role == "holder") != (self.point > 0):
             raise ValueError(f"{self.name}: a holder has a point of 1 or more, a client has none")
 
     def to_dict(self) -> dict[str, object]:

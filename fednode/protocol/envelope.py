@@ -1,4 +1,5 @@
-"""What a member says: a head that its key signed, and a body that the head names by hash.
+"""What a member says: a head that its key signed, a body that the head names by hash, and attachments that it names
+too.
 
 A roster is a list of heads without bodies: it proves to a holder, whatever the node claims, which enrolled clients
 sent an update for which round.
@@ -16,6 +17,7 @@ from fednode_crypto.identity import SigningKey
 
 NO_SPEC = bytes(32)
 _DOMAIN = b"envelope"
+_ATTACHED, _MARK, _MOST_ATTACHED = "attached", "+", 16
 _HEAD = ("kind", "sender", "task", "round", "spec", "about", "size", "sha256")
 
 
@@ -46,6 +48,13 @@ class Head:
                 "sha256": self.sha256.hex(),
             }
         )
+
+    def attached(self) -> dict[str, bytes]:
+        """The SHA-256 of each attachment, by name. Raises `PeerFault("malformed")`."""
+        if _ATTACHED not in self.about:
+            return {}
+        listed = Fields(self.about).fields(_ATTACHED)
+        return {name: listed.octets(name, 32) for name in listed.raw()}
 
     @staticmethod
     def from_bytes(data: bytes) -> "Head":
@@ -93,10 +102,14 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A signed head with its body; `open` has checked that they belong together."""
+    """A signed head with its body and attachments; `from_bytes` has checked that they belong together.
+
+    An attachment can be passed on by itself: whoever gets it and the head sees that it is the one that was signed.
+    """
 
     signed: Signed
     body: bytes = field(repr=False)
+    attached: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def head(self) -> Head:
@@ -110,26 +123,36 @@ class Envelope:
 
     def to_bytes(self) -> bytes:
         """The frame that travels."""
-        return pack("envelope", {}, join_parts({"body": self.body, "signed": self.signed.to_bytes()}))
+        attached = {_MARK + name: data for name, data in self.attached.items()}
+        return pack("envelope", {}, join_parts({"body": self.body, "signed": self.signed.to_bytes(), **attached}))
 
     @staticmethod
-    def from_bytes(data: bytes, max_body: int) -> "Envelope":
-        """An envelope whose body is the one its head names; the signature is not checked yet.
+    def from_bytes(data: bytes, max_body: int, max_attached: int = 0) -> "Envelope":
+        """An envelope whose body and attachments are those its head names; the signature is not checked yet.
 
-        Raises `PeerFault`: what `unpack` raises, or "damaged".
+        Raises `PeerFault`: what `unpack` raises, "oversize" for a body, or attachments together, over the sizes given,
+        or "damaged".
         """
-        frame = unpack("envelope", data, max_body + (1 << 17))
+        frame = unpack("envelope", data, max_body + max_attached + (1 << 17))
         frame.header.only()
-        parts = split_parts(frame.body, 2)
-        if set(parts) != {"body", "signed"}:
+        parts = split_parts(frame.body, 2 + _MOST_ATTACHED)
+        if not {"body", "signed"} <= set(parts):
             raise PeerFault("malformed", "an envelope has a head and a body")
-        envelope = Envelope(Signed.from_bytes(parts["signed"]), parts["body"])
-        head = envelope.head
-        if len(envelope.body) > max_body:
-            raise PeerFault("oversize", f"{len(envelope.body)} bytes, {max_body} at most")
-        if head.size != len(envelope.body) or head.sha256 != hashlib.sha256(envelope.body).digest():
-            raise PeerFault("damaged", "the body is not the one that was signed")
+        signed, body = Signed.from_bytes(parts.pop("signed")), parts.pop("body")
+        if not all(name.startswith(_MARK) for name in parts):
+            raise PeerFault("malformed", "an envelope has a head, a body and attachments, and nothing else")
+        if len(body) > max_body or sum(map(len, parts.values())) > max_attached:
+            raise PeerFault("oversize", f"{len(body)} bytes and attachments, {max_body} and {max_attached} at most")
+        envelope = Envelope(signed, body, {name.removeprefix(_MARK): part for name, part in parts.items()})
+        envelope._check()
         return envelope
+
+    def _check(self) -> None:
+        head = self.head
+        if head.size != len(self.body) or head.sha256 != hashlib.sha256(self.body).digest():
+            raise PeerFault("damaged", "the body is not the one that was signed")
+        if head.attached() != {name: hashlib.sha256(data).digest() for name, data in self.attached.items()}:
+            raise PeerFault("damaged", "the attachments are not those that were signed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +166,27 @@ class Signer:
         self, kind: str, topic: "Topic", body: bytes = b"", about: Mapping[str, object] | None = None
     ) -> Envelope:
         """An envelope of this kind about `topic`, signed."""
+        return self._write(kind, topic, body, dict(about or {}), {})
+
+    def write_with(self, kind: str, topic: "Topic", body: bytes, attached: Mapping[str, bytes]) -> Envelope:
+        """The same with attachments: the signature covers the hash of each."""
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in attached.items()}
+        return self._write(kind, topic, body, {_ATTACHED: hashes} if hashes else {}, attached)
+
+    def _write(
+        self, kind: str, topic: "Topic", body: bytes, about: Mapping[str, object], attached: Mapping[str, bytes]
+    ) -> Envelope:
         head = Head(
             kind=kind,
             sender=self.name,
             task=topic.task,
             round=topic.round,
             spec=topic.spec,
-            about=dict(about or {}),
+            about=about,
             size=len(body),
             sha256=hashlib.sha256(body).digest(),
         )
-        return Envelope(Signed(head, self.key.sign(_DOMAIN, head.to_bytes())), body)
+        return Envelope(Signed(head, self.key.sign(_DOMAIN, head.to_bytes())), body, attached)
 
 
 @dataclass(frozen=True, slots=True)

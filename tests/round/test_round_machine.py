@@ -1,0 +1,224 @@
+"""A round against a plain model: whatever happens, in whatever order, nothing is opened that was not charged."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from kit.members import some_receipt
+
+from fednode import round as r
+from fednode.round import ALLOWED, Round
+
+SPEC, OTHER = b"s" * 32, b"o" * 32
+PEOPLE = "abcdef"
+WHO = st.sampled_from(PEOPLE)
+POINTS = st.integers(0, 5)
+LUCK = st.sampled_from([1, 1, 1, 2, 1, 1, 0, 1])
+FOREIGN = {
+    r.Kept: r.Kept("a"),
+    r.DeadlinePassed: r.DeadlinePassed(),
+    r.StopAsked: r.StopAsked(),
+    r.Charged: r.Charged(some_receipt()),
+    r.ChargeRefused: r.ChargeRefused("x"),
+    r.Answered: r.Answered(1),
+    r.HolderSilent: r.HolderSilent(1, "x"),
+    r.Opened: r.Opened(),
+    r.OpeningFailed: r.OpeningFailed("x"),
+}
+
+
+class PlainRound:
+    """What a round should do, in sets and ifs."""
+
+    def __init__(self, invited, least, holders, threshold):
+        self.invited, self.least, self.holders, self.threshold = invited, least, holders, threshold
+        self.phase, self.seen, self.kept, self.gone = "COLLECTING", {}, [], set()
+        self.answered, self.silent, self.combining = set(), set(), False
+
+    def fate(self, who, spec, payload):
+        if who not in self.invited:
+            return "stranger"
+        if who in self.seen:
+            return "repeat" if self.seen[who] == payload else "second-update"
+        if spec != SPEC:
+            return "another-round"
+        return "keep" if self.phase == "COLLECTING" else "late"
+
+    def lost(self, who):
+        if self.phase == "COLLECTING" and who in self.invited:
+            self.gone.add(who)
+            self.close_if(not self.invited - set(self.kept) - self.gone)
+
+    def close_if(self, over):
+        if over:
+            self.phase = "CHARGING" if len(self.kept) >= self.least else "FAILED"
+
+    def committee(self):
+        if not self.combining and self.holders <= self.answered | self.silent:
+            self.combining = len(self.answered) >= self.threshold
+            self.phase = "OPENING" if self.combining else "FAILED"
+
+
+class RoundMachine(RuleBasedStateMachine):
+    @initialize(
+        invited=st.sets(WHO.filter("f".__ne__), min_size=1),
+        least=st.integers(1, 3),
+        committee=st.sampled_from([(1, 1), (2, 1), (3, 2), (3, 3), (4, 3)]),
+        early=st.integers(0, 5),
+        ahead=st.integers(0, 4),
+    )
+    def begin(self, invited, least, committee, early, ahead):
+        points = frozenset(range(1, committee[0] + 1))
+        self.now = Round(SPEC, frozenset(invited), least, points, committee[1])
+        self.plain = PlainRound(set(invited), least, set(points), committee[1])
+        self.log, self.charged = [], False
+        # a head start: else few examples would ever come to an opening
+        for who in sorted(invited)[:early]:
+            self.arrive(who, SPEC, b"p", 1)
+        for point in range(-1, ahead):
+            if not self.now.ended:
+                self.go_on(1, point)
+
+    def do(self, event):
+        before, ended = self.now, self.now.ended
+        self.now, effects = before.handle(event)
+        assert not ended or self.now is before
+        for effect in effects:
+            assert not isinstance(effect, r.Open) or self.charged
+        self.log += effects
+        return effects
+
+    def words(self, effects):
+        """The end of an arrival: exactly one effect, and it comes first."""
+        ends = [effect for effect in effects if isinstance(effect, r.Keep | r.Reject | r.Discard)]
+        assert len(ends) == 1 and effects[0] is ends[0]
+        return ends[0]
+
+    @rule(
+        who=WHO,
+        spec=st.sampled_from([SPEC, SPEC, SPEC, OTHER]),
+        payload=st.sampled_from([b"p", b"q"]),
+        luck=LUCK,
+    )
+    def arrive(self, who, spec, payload, luck):
+        fate = self.plain.fate(who, spec, payload)
+        end = self.words(self.do(r.Arrived(who, spec, payload)))
+        assert end.client == who
+        if fate != "keep":
+            assert isinstance(end, r.Discard if fate in ("repeat", "late") else r.Reject) and end.reason == fate
+            if fate == "another-round":
+                self.plain.lost(who)
+            return
+        assert end == r.Keep(who)
+        with pytest.raises(RuntimeError):
+            self.now.handle(r.DeadlinePassed())
+        if luck:
+            self.plain.seen[who] = payload
+            self.plain.kept.append(who)
+            self.plain.close_if(not self.plain.invited - set(self.plain.kept) - self.plain.gone)
+            self.do(r.Kept(who))
+        else:
+            self.plain.lost(who)
+            assert self.words(self.do(r.NotKept(who, "no-room"))) == r.Discard(who, "no-room")
+
+    @rule(who=WHO)
+    def send_garbage(self, who):
+        self.plain.lost(who)
+        assert self.words(self.do(r.Faulted(who, "garbage"))) == r.Reject(who, "garbage")
+
+    @rule(who=WHO)
+    def answer_an_earlier_round(self, who):
+        assert self.do(r.Late(who)) == (r.Discard(who, "late"),)
+
+    @precondition(lambda self: self.plain.phase in ("COLLECTING", "CHARGING", "OPENING"))
+    @rule(luck=LUCK, point=POINTS)
+    def go_on(self, luck, point):
+        """The next thing on the way to a release; without luck (0) the one that ends it."""
+        if self.plain.phase == "COLLECTING":
+            self.end_of_collecting(luck)
+        elif self.plain.phase == "CHARGING":
+            self.charge(luck)
+        elif self.plain.combining:
+            self.combine(luck)
+        elif luck == 2:
+            self.end_of_opening()
+        else:
+            self.holder(point, luck)
+
+    def end_of_collecting(self, luck):
+        if len(self.plain.kept) < self.plain.least and luck == 1:
+            return
+        if luck:
+            self.plain.close_if(True)
+            self.do(r.DeadlinePassed())
+        else:
+            self.plain.phase = "FAILED"
+            assert self.do(r.StopAsked())[0].cause == "stopped"
+
+    def charge(self, luck):
+        self.charged, self.plain.phase = bool(luck), "OPENING" if luck else "FAILED"
+        effects = self.do(r.Charged(some_receipt()) if luck else r.ChargeRefused("no budget"))
+        assert effects == ((r.Open(some_receipt()),) if luck else (r.Fail("budget", "no budget"),))
+
+    def end_of_opening(self):
+        self.plain.silent |= self.plain.holders - self.plain.answered
+        self.plain.committee()
+        self.do(r.DeadlinePassed())
+
+    def combine(self, luck):
+        self.plain.phase = "RELEASED" if luck else "FAILED"
+        effects = self.do(r.Opened() if luck else r.OpeningFailed("residual"))
+        assert effects == (r.Publish(some_receipt()) if luck else r.Fail("opening-rejected", "residual"),)
+
+    @precondition(lambda self: self.plain.phase in ("OPENING", "RELEASED", "FAILED"))
+    @rule(point=POINTS, luck=LUCK)
+    def holder(self, point, luck):
+        if self.plain.phase == "OPENING" and not self.plain.combining and point in self.plain.holders:
+            (self.plain.answered if luck else self.plain.silent).add(point)
+            self.plain.committee()
+        self.do(r.Answered(point) if luck else r.HolderSilent(point, "x"))
+
+    @precondition(lambda self: self.plain.combining and self.plain.phase == "OPENING")
+    @rule()
+    def deadline_while_combining(self):
+        assert self.do(r.DeadlinePassed()) == ()
+
+    @rule(kind=st.sampled_from(sorted(FOREIGN, key=lambda kind: kind.__name__)))
+    def out_of_order(self, kind):
+        if kind not in ALLOWED[self.now.state] or kind is r.Kept or (kind is r.Opened and not self.now.combining):
+            before = repr(self.now)
+            with pytest.raises(RuntimeError):
+                self.now.handle(FOREIGN[kind])
+            assert repr(self.now) == before
+
+    def of(self, kind):
+        return [effect for effect in self.log if isinstance(effect, kind)]
+
+    @invariant()
+    def the_round_is_the_plain_one(self):
+        assert self.now.state.name == self.plain.phase
+        assert list(self.now.survivors) == self.plain.kept
+        assert dict(self.now.arrived) == self.plain.seen
+        assert self.now.answered == self.plain.answered and self.now.combining == self.plain.combining
+
+    @invariant()
+    def survivors_are_invited_distinct_and_enough(self):
+        assert len(set(self.now.survivors)) == len(self.now.survivors)
+        assert set(self.now.survivors) <= self.now.invited
+        for charge in self.of(r.Charge):
+            assert charge.survivors == self.now.survivors and len(charge.survivors) >= self.now.min_survivors
+
+    @invariant()
+    def each_effect_comes_once_and_after_what_it_needs(self):
+        kinds = [type(effect) for effect in self.log if not isinstance(effect, r.Keep | r.Reject | r.Discard)]
+        path = [r.Charge, r.Open, r.Combine, r.Publish]
+        assert kinds == path[: len(kinds)] or kinds == [*path[: len(kinds) - 1], r.Fail]
+        assert (kinds[-1:] in ([r.Publish], [r.Fail])) == self.now.ended
+        for combine in self.of(r.Combine):
+            assert len(set(combine.points)) == len(combine.points) >= self.now.threshold
+            assert set(combine.points) <= self.now.holders
+        assert len(self.of(r.Keep)) >= len(self.now.survivors)
+
+
+TestRoundMachine = RoundMachine.TestCase
+TestRoundMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
