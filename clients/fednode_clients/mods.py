@@ -5,10 +5,17 @@
     @app.train(mods=privacy_mods())
     def train(message, context):
         total = clipped_gradient_sum(model, x, y, clip_of(message))
-        return Message(gradient_sum(total, names), reply_to=message)
+        return Message(gradient_sum(total, arrays_of(message.content)), reply_to=message)
 
-The wrapped function sees the model under "arrays" and the clip of the round; what it returns never leaves as it is.
-Attach them to `train` alone: Flower runs the mods of a whole app for its queries too.
+    @app.query()
+    def query(message, context):
+        frame = frame_of(message.content)
+        answer = Members(Parts()).query(place_of(context), frame, frame_kind(frame))
+        return Message(to_content(answer), reply_to=message)
+
+In queries a member says who it is and takes the task; a key holder does all its work there. The wrapped function sees
+the model under "arrays" and the clip of the round; what it returns never leaves as it is. Attach the mods to
+`train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
 from collections.abc import Callable, Mapping

@@ -48,7 +48,8 @@ def bound(total: ClippedSum, terms: Terms) -> Bounded:
     """
     if not 0.0 < total.clip <= terms.clip:
         raise ValueError(f"records were clipped to {total.clip}, the round is charged for {terms.clip}")
-    norm = float(np.linalg.norm(total.vector))
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(total.vector))
     # a norm that overflows is as good as infinite: projecting it would give zero, far from its neighbours
     if not math.isfinite(norm):
         raise ValueError("the sum is not finite; a record that is not finite has to count as zero before it is added")

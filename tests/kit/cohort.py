@@ -4,9 +4,10 @@ What members say is what `fednode_clients` says; what is fake is the way there, 
 """
 
 import hashlib
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,7 @@ class Size:
             deadline=60.0,
         )
 
+    @cache  # noqa: B019 - a size is a value, and there are few
     def sum_params(self) -> SumParams:
         terms = self.terms()
         signal = terms.max_records * (1 << terms.grid_bits) + 1
@@ -131,6 +133,7 @@ class FakeCohort:
         self.sent: list[tuple[str, Request]] = []
         self.said: dict[tuple[str, str], list[bytes]] = defaultdict(list)
         self.late: list[Reply] = []
+        self._starts: Counter[str] = Counter()
         self._members = {member.name: self._opened(member.name) for member in self.cohort.members}
         self._told: dict[str, list[tuple[str, Collection[int] | None, Conduct]]] = defaultdict(list)
         self._queue: deque[tuple[str, Request]] = deque()
@@ -143,7 +146,8 @@ class FakeCohort:
         return np.random.default_rng(seed).uniform(-1, 1, self.size.dimension)
 
     def _opened(self, name: str) -> Members:
-        seed = int.from_bytes(hashlib.sha256(b"rng" + name.encode()).digest()[:4], "big")
+        self._starts[name] += 1
+        seed = int.from_bytes(hashlib.sha256(f"rng {name} {self._starts[name]}".encode()).digest()[:4], "big")
         spied: SumScheme = _SpiedScheme(self, self.scheme)  # type: ignore[assignment]
         parts = Parts(
             schemes=lambda _: spied,
@@ -154,14 +158,17 @@ class FakeCohort:
         return Members(parts)
 
     def restart(self, name: str) -> None:
-        """The process ends; what is left is the key folder."""
+        """The process ends; what is left is the key folder, and the next one draws other randomness."""
         self._members[name] = self._opened(name)
 
+    def members(self, name: str) -> Members:
+        return self._members[name]
+
     def client(self, name: str) -> Client:
-        return self._members[name].client(_place(name))
+        return self._members[name].client(place(name))
 
     def holder(self, name: str) -> Holder:
-        return self._members[name].holder(_place(name))
+        return self._members[name].holder(place(name))
 
     def folder(self, name: str) -> KeyFolder:
         return KeyFolder.open(self.root / "keys" / name)
@@ -170,7 +177,7 @@ class FakeCohort:
         """The honest answer."""
         self.speaking = name
         if request.call == "query":
-            frame = self._members[name].query(_place(name), request.frame, frame_kind(request.frame))
+            frame = self._members[name].query(place(name), request.frame, frame_kind(request.frame))
         else:
             frame = self._train(self.client(name), request)
         self.said[name, frame_kind(request.frame)].append(frame)
@@ -263,7 +270,7 @@ def opened_sum(mean: NDArray[np.float64], terms: Terms) -> NDArray[np.int64]:
     return values
 
 
-def _place(name: str) -> Place:
+def place(name: str) -> Place:
     return Place(1, {"name": name}, {})
 
 

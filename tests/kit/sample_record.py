@@ -45,6 +45,38 @@ def sample_round(number: int, spent: float, **changes: object) -> RoundRecord:
 
 def sample_record() -> RunRecord:
     """20 rounds: one with losses of every kind, one failed before its charge, one charged in vain, a silent holder."""
+    return RunRecord(
+        run_id="2023-11-14-221320-support",
+        version="0.1.0",
+        started=1_700_000_000.0,
+        ended=1_700_000_061.5,
+        outcome="finished",
+        outcome_sentence="The run finished: 18 of 20 rounds were released, and the budget held.",
+        settings={
+            "data": "support",
+            "clients": 20,
+            "rounds": 20,
+            "epsilon": 8.0,
+            "delta": 1e-5,
+            "learning_rate": None,
+            "faults": ["lost:17@5", "garbage:18@5"],
+        },
+        task=Task("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
+        mechanism=_mechanism(),
+        guarantee=Guarantee(
+            "record", "adding or removing one record", "distributed noise", 8.0, 1e-5, 7.874, 7.598, 0.571, 0.2367
+        ),
+        trust=_trust(),
+        claims=_claims(),
+        rounds=tuple(_rounds()),
+        deviations=(
+            "Round 9 failed: 13 updates arrived, 15 are needed. Nothing was charged.",
+            "Round 16 was charged and not released: too few key holders answered.",
+        ),
+    )
+
+
+def _rounds() -> list[RoundRecord]:
     rounds = [sample_round(number, 7.874 * math.sqrt(number / 20)) for number in range(1, 21)]
     rounds[4] = replace(
         rounds[4],
@@ -76,35 +108,7 @@ def sample_record() -> RunRecord:
         holders_silent=HOLDERS[3:],
         accuracy=None,
     )
-    return RunRecord(
-        run_id="2023-11-14-221320-support",
-        version="0.1.0",
-        started=1_700_000_000.0,
-        ended=1_700_000_061.5,
-        outcome="finished",
-        outcome_sentence="The run finished: 18 of 20 rounds were released, and the budget held.",
-        settings={
-            "data": "support",
-            "clients": 20,
-            "rounds": 20,
-            "epsilon": 8.0,
-            "delta": 1e-5,
-            "learning_rate": None,
-            "faults": ["lost:17@5", "garbage:18@5"],
-        },
-        task=Task("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
-        mechanism=_mechanism(),
-        guarantee=Guarantee(
-            "record", "adding or removing one record", "distributed noise", 8.0, 1e-5, 7.874, 7.598, 0.571, 0.2367
-        ),
-        trust=_trust(),
-        claims=_claims(),
-        rounds=tuple(rounds),
-        deviations=(
-            "Round 9 failed: 13 updates arrived, 15 are needed. Nothing was charged.",
-            "Round 16 was charged and not released: too few key holders answered.",
-        ),
-    )
+    return rounds
 
 
 def _mechanism() -> Mechanism:

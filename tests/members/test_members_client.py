@@ -1,0 +1,274 @@
+"""What a client joins, what it refuses, and that it sends one update a round and the same bytes on a retry."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kit.cohort import TASK, FakeCohort, FakeSum, Size
+from kit.insecure import InsecureRng
+
+from fednode import files
+from fednode.driver.ceremony import agree_on_key
+from fednode.errors import PeerFault, StoreError
+from fednode.protocol.envelope import Envelope
+from fednode.protocol.model import model_digest
+from fednode.protocol.requests import ask_frame
+from fednode.protocol.spec import RoundSpec
+from fednode_clients.client import Client
+from fednode_clients.consent import Limits
+from fednode_crypto import scheme
+
+MODEL = model_digest({"w": np.zeros(5, dtype=np.float32)})
+
+
+class Desk:
+    """A client that took a task."""
+
+    def __init__(self, root, limits=None, secure=False, size=None) -> None:
+        self.kit = FakeCohort(root, size or Size(clients=3, holders=2), scheme("bfv") if secure else None, limits)
+        agreed = agree_on_key(self.kit.node(), self.kit.task())
+        self.key = agreed.key
+        self.client.take_task(ask_frame("task", TASK, agreed.card.parts() | agreed.published.parts()))
+
+    @property
+    def client(self) -> Client:
+        return self.kit.client("client-1")
+
+    def restart(self) -> None:
+        self.kit.restart("client-1")
+
+    def spec(self, number=1, **changes) -> RoundSpec:
+        task = self.kit.task()
+        digests = (MODEL, task.cohort.digest(), self.key.digest())
+        return RoundSpec(TASK, number, 1, *digests, replace(task.terms, **changes), task.sum_params)
+
+    def join(self, spec, vector=None) -> bytes:
+        assert self.client.judge(spec, MODEL) is None
+        return self.client.answer(spec, FakeSum(np.ones(5) / 3 if vector is None else vector))
+
+    def must_refuse(self, spec, reason, model=MODEL) -> None:
+        """Refused, by this process and the next, and nothing can be sealed for it."""
+        for _ in range(2):
+            with pytest.raises(PeerFault) as refused:
+                self.client.judge(spec, model)
+            assert refused.value.reason == reason
+            with pytest.raises(PeerFault, match="no-consent"):
+                self.client.answer(spec, FakeSum(np.zeros(5)))
+            self.restart()
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+# --- joining
+
+
+def test_an_update_is_signed_sized_and_for_this_round(desk):
+    spec = desk.spec()
+    envelope = Envelope.from_bytes(desk.join(spec), spec.sum_params.payload_bytes)
+    assert envelope.signed.verified(desk.kit.cohort).name == "client-1"
+    head = envelope.head
+    assert (head.kind, head.task, head.round, head.spec) == ("update", TASK, 1, spec.digest())
+    assert len(envelope.body) == spec.sum_params.payload_bytes
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_retry_of_the_same_spec_gives_the_same_bytes(tmp_path, secure):
+    desk = Desk(tmp_path, secure=secure)
+    frame = desk.join(desk.spec())
+    assert desk.client.judge(desk.spec(), MODEL) == frame
+    desk.restart()
+    assert desk.client.judge(desk.spec(), MODEL) == frame
+    assert len(desk.client.folder.recorded()) == 1
+
+
+def test_a_new_round_is_a_new_update(desk):
+    first, second = desk.join(desk.spec(1)), desk.join(desk.spec(2))
+    assert first != second
+    desk.must_refuse(desk.spec(1), "second-spec")
+
+
+@pytest.mark.parametrize(
+    "change", [{"clip": 0.5}, {"local_variance": 1 << 17}, {"min_survivors": 4}, {"deadline": 1.0}, {"divisor": 3.0}]
+)
+def test_a_second_spec_for_a_round(desk, change):
+    desk.join(desk.spec())
+    desk.must_refuse(desk.spec(**change), "second-spec")
+    assert desk.client.judge(desk.spec(), MODEL) is not None
+
+
+def test_another_model_version_is_another_spec(desk):
+    desk.join(desk.spec())
+    desk.must_refuse(replace(desk.spec(), model_version=2), "second-spec")
+
+
+def test_a_round_that_was_joined_but_whose_bytes_are_gone_is_not_sealed_again(desk):
+    desk.join(desk.spec())
+    desk.client.folder.drop(f"sealed/{TASK}")
+    desk.must_refuse(desk.spec(), "second-spec")
+
+
+def test_another_model_than_the_digest_says(desk):
+    other = model_digest({"w": np.ones(5, dtype=np.float32)})
+    desk.must_refuse(desk.spec(), "another-model", model=other)
+
+
+def test_an_unknown_task(desk):
+    desk.must_refuse(replace(desk.spec(), task="task-2"), "unknown-task")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: replace(spec, cohort_digest=bytes(32)),
+        lambda spec: replace(spec, key_digest=bytes(32)),
+        lambda spec: replace(spec, sum_params=replace(spec.sum_params, dimension=6)),
+    ],
+)
+def test_another_cohort_key_or_sum(desk, change):
+    desk.must_refuse(change(desk.spec()), "another-task")
+
+
+def test_the_round_of_the_known_vector_is_for_holders(desk):
+    desk.must_refuse(desk.spec(0), "not-a-client")
+
+
+def test_a_holder_sends_no_updates(desk):
+    holder = desk.kit.client("holder-1")
+    with pytest.raises(PeerFault, match="not-a-client"):
+        holder.judge(desk.spec(), MODEL)
+
+
+# --- its own limits
+
+
+def test_floor_of_survivors(tmp_path):
+    desk = Desk(tmp_path, Limits(min_survivors=3))
+    desk.must_refuse(desk.spec(min_survivors=2, assumed_colluders=0), "min-survivors")
+    assert desk.client.judge(desk.spec(), MODEL) is None
+
+
+def test_two_honest_survivors_at_the_least(desk):
+    desk.must_refuse(desk.spec(min_survivors=2, assumed_colluders=1), "min-survivors")
+    desk.must_refuse(desk.spec(min_survivors=1, assumed_colluders=0), "min-survivors")
+
+
+def test_floor_of_noise(tmp_path):
+    desk = Desk(tmp_path, Limits(min_noise=1.0))
+    desk.must_refuse(desk.spec(local_variance=1 << 14), "noise-floor")
+    desk.must_refuse(desk.spec(clip=8.0), "noise-floor")
+    desk.must_refuse(desk.spec(grid_bits=12), "noise-floor")
+    assert desk.client.judge(desk.spec(), MODEL) is None
+
+
+def test_cap_of_rounds_by_number(tmp_path):
+    desk = Desk(tmp_path, Limits(max_rounds=2))
+    desk.join(desk.spec(1))
+    desk.join(desk.spec(2))
+    desk.must_refuse(desk.spec(3), "round-cap")
+
+
+def test_cap_of_rounds_counts_those_joined(tmp_path):
+    desk = Desk(tmp_path)
+    for number in (7, 8):
+        desk.join(desk.spec(number))
+    desk.kit.limits = Limits(max_rounds=2)
+    desk.restart()
+    desk.must_refuse(desk.spec(1), "round-cap")
+
+
+# --- sealing
+
+
+def test_nothing_is_sealed_that_was_not_judged(desk):
+    with pytest.raises(PeerFault, match="no-consent"):
+        desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
+    desk.client.judge(desk.spec(), MODEL)
+    with pytest.raises(PeerFault, match="no-consent"):
+        desk.client.answer(desk.spec(clip=0.5), FakeSum(np.zeros(5)))
+    assert desk.client.folder.recorded() == []
+
+
+def test_one_judgement_is_good_for_one_update(desk):
+    desk.join(desk.spec())
+    with pytest.raises(PeerFault, match="no-consent"):
+        desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
+    assert len(desk.client.folder.recorded()) == 1
+
+
+@pytest.mark.parametrize(
+    ("total", "words"),
+    [
+        (FakeSum(np.array([0, 0, np.nan, 0, 0])), "not finite"),
+        (FakeSum(np.array([0, np.inf, 0, 0, 0])), "not finite"),
+        (FakeSum(np.full(5, 1e200)), "not finite"),
+        (FakeSum(np.zeros(4)), "4,"),
+        (FakeSum(np.zeros((5, 5))), "sum of 5"),
+        (FakeSum(np.zeros(5), clip=2.0), "clipped to 2"),
+        (FakeSum(np.zeros(5), clip=0.0), "clipped to 0"),
+        (FakeSum(np.zeros(5), clip=float("nan")), "clipped to nan"),
+    ],
+)
+def test_a_sum_that_no_honest_training_gives_is_not_sent(desk, total, words):
+    desk.client.judge(desk.spec(), MODEL)
+    with pytest.raises(ValueError, match=words):
+        desk.client.answer(desk.spec(), total)
+    assert desk.client.folder.recorded() == [] and desk.client.folder.get(f"sealed/{TASK}") is None
+    # the round is still to be had with an honest one
+    assert len(desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))) > 0
+
+
+def test_a_sum_without_room_is_refused_before_the_data_are_looked_at(desk):
+    desk.must_refuse(desk.spec(local_variance=1 << 40), "no-room")
+    desk.must_refuse(desk.spec(max_records=1 << 30), "no-room")
+
+
+def test_an_update_that_cannot_be_recorded_is_not_sent(desk, monkeypatch):
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    desk.client.judge(desk.spec(), MODEL)
+    with monkeypatch.context() as patched:
+        patched.setattr(files.os, "fsync", full)
+        with pytest.raises(StoreError, match="No space left"):
+            desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
+    assert desk.client.folder.recorded() == []
+    assert len(desk.join(desk.spec())) > 0
+
+
+def test_zeros_are_sealed_like_everything_else(desk):
+    desk.kit.speaking = "client-1"
+    frame = desk.join(desk.spec(), np.zeros(5))
+    assert np.abs(desk.kit.plain["client-1"]).max() > 0
+    assert len(frame) == len(desk.join(desk.spec(2), np.ones(5)))
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "detail"),
+    [
+        (PeerFault("noise-floor", "too quiet"), "noise-floor", "too quiet"),
+        (PeerFault("bare"), "bare", "bare"),
+        (PeerFault("lines", "one\ntwo\tthree\x00four"), "lines", "one two three four"),
+        (PeerFault("r" * 100, "d" * 1000), "r" * 64, "d" * 512),
+        (PeerFault("\n", "\n"), "no reason given", "no reason given"),
+    ],
+)
+def test_a_refusal_is_signed_and_readable(desk, fault, reason, detail):
+    envelope = Envelope.from_bytes(desk.client.refuse(desk.spec(), fault), 0)
+    assert envelope.signed.verified(desk.kit.cohort).name == "client-1"
+    assert (envelope.about.text("reason", 64), envelope.about.text("detail", 512)) == (reason, detail)
+    assert envelope.head.spec == desk.spec().digest()
+
+
+def test_bytes_that_are_no_task_are_refused(desk):
+    rng = InsecureRng(3)
+    task = ask_frame("task", TASK, {"cohort": rng.bytes(100), "params": rng.bytes(20)})
+    for frame in (task, task[:-1], task[:20] + b"x" + task[21:], rng.bytes(300), b""):
+        with pytest.raises(PeerFault):
+            desk.client.take_task(frame)
+    assert desk.client.judge(desk.spec(), MODEL) is None

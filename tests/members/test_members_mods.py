@@ -1,0 +1,254 @@
+"""The two mods around a training function, and the answers of `Members`: nothing leaves that is not sealed."""
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
+
+from fednode.driver.ceremony import agree_on_key
+from fednode.errors import ConfigError, PeerFault
+from fednode.inproc import InProcGrid
+from fednode.protocol.envelope import Envelope
+from fednode.protocol.model import Layout, model_digest
+from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
+from fednode.protocol.spec import RoundSpec
+from fednode.records import frame_of, to_arrays, to_content
+from fednode_clients.consent import Limits
+from fednode_clients.membership import Members, Parts, Place, key_folder, member_name
+from fednode_clients.mods import clip_of, consent, gradient_sum, privacy_mods, read_sum, sealing
+
+ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
+
+
+class Stage:
+    """A client behind the mods, and the message of a round for it."""
+
+    def __init__(self, root, limits=None) -> None:
+        self.kit = FakeCohort(root, Size(clients=3, holders=2), limits=limits)
+        agreed = agree_on_key(self.kit.node(), self.kit.task())
+        self.task_frame = ask_frame("task", TASK, agreed.card.parts() | agreed.published.parts())
+        self.kit.client("client-1").take_task(self.task_frame)
+        task = self.kit.task()
+        digests = (model_digest(ARRAYS), task.cohort.digest(), agreed.key.digest())
+        self.spec = RoundSpec(TASK, 1, 1, *digests, task.terms, task.sum_params)
+        self.kit.speaking = "client-1"
+        self.seen: list[Message] = []
+        # a message can only be made within a run, which the grid says it is
+        InProcGrid(ClientApp(), ["client-1"], {})
+
+    @property
+    def members(self) -> Members:
+        return self.kit.members("client-1")
+
+    def message(self, arrays=ARRAYS, frame=None) -> Message:
+        content = to_content(spec_frame("round", self.spec) if frame is None else frame, arrays)
+        message = Message(content, dst_node_id=1, message_type="train")
+        # as a carrier does: a reply needs an id to answer to
+        message.metadata.__dict__["_message_id"] = "1"
+        return message
+
+    def run(self, message, train, mods=None) -> Envelope:
+        reply = self.reply(message, train, mods)
+        assert set(reply.content) == {"fednode"}
+        return Envelope.from_bytes(frame_of(reply.content), self.spec.sum_params.payload_bytes)
+
+    def reply(self, message, train, mods=None) -> Message:
+        def call(message, context):
+            self.seen.append(message)
+            return train(message)
+
+        for mod in reversed(mods or [consent(self.members), sealing(self.members)]):
+            call = _wrapped(mod, call)
+        return call(message, Context(1, 1, {"name": "client-1"}, RecordDict(), {}))
+
+
+def _wrapped(mod, call):
+    return lambda message, context: mod(message, context, call)
+
+
+def honest(message):
+    clip = clip_of(message)
+    return Message(gradient_sum(FakeSum(np.ones(5) / 4, 3, clip), ARRAYS), reply_to=message)
+
+
+def answering(content):
+    return lambda message: Message(content(), reply_to=message)
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage(tmp_path)
+
+
+def reason_of(envelope: Envelope) -> str:
+    assert envelope.head.kind == "refusal" and envelope.body == b""
+    return envelope.about.text("reason", 64)
+
+
+def test_what_leaves_is_sealed_and_nothing_else(stage):
+    envelope = stage.run(stage.message(), honest)
+    assert envelope.head.kind == "update" and envelope.head.spec == stage.spec.digest()
+    assert envelope.signed.verified(stage.kit.cohort).name == "client-1"
+    noise = stage.kit.plain["client-1"] - 2**8 / 4
+    assert 0 < np.abs(noise).max() < 256 * 8
+
+
+def test_a_repeated_message_gets_the_same_bytes_without_training(stage):
+    first = stage.run(stage.message(), honest)
+    stage.kit.restart("client-1")
+    second = stage.run(stage.message(), honest)
+    assert first.to_bytes() == second.to_bytes() and len(stage.seen) == 1
+
+
+def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
+    stage = Stage(tmp_path, Limits(min_noise=5.0))
+    assert reason_of(stage.run(stage.message(), honest)) == "noise-floor"
+    assert stage.seen == []
+
+
+def test_arrays_that_are_not_the_rounds_are_refused(stage):
+    moved = ARRAYS | {"b": np.ones(1, dtype=np.float32)}
+    whole = {name: array.astype(np.int64) for name, array in ARRAYS.items()}
+    for arrays in (moved, dict(reversed(ARRAYS.items())), whole):
+        assert reason_of(stage.run(stage.message(arrays), honest)) == "another-model"
+    assert stage.seen == []
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"x" * 100, spec_frame, ask_frame("task", TASK)], ids=["nothing", "junk", "open", "task"]
+)
+def test_a_frame_that_is_no_round_is_refused(stage, frame):
+    data = spec_frame("open", stage.spec) if callable(frame) else frame
+    envelope = stage.run(stage.message(frame=data), honest)
+    assert reason_of(envelope) in ("malformed", "unexpected") and stage.seen == []
+
+
+def test_a_message_without_arrays_is_refused(stage):
+    assert reason_of(stage.run(stage.message(arrays=None), honest)) == "malformed"
+
+
+def test_sealing_without_consent(stage):
+    mods = [sealing(stage.members)]
+    with pytest.raises(PeerFault, match="privacy_mods"):
+        stage.reply(stage.message(), honest, mods)
+
+    def careless(message):
+        return Message(gradient_sum(FakeSum(np.zeros(5), 3, 1.0), ARRAYS), reply_to=message)
+
+    assert reason_of(stage.run(stage.message(), careless, mods)) == "no-consent"
+    assert stage.kit.folder("client-1").recorded() == []
+
+
+def test_consent_alone_is_not_what_the_mods_are(stage):
+    assert len(privacy_mods(Parts())) == 2 and len(privacy_mods()) == 2
+
+
+def sum_of(arrays, clip=1.0, records=3):
+    return lambda: RecordDict(
+        {"gradient-sum": to_arrays(arrays), "count": MetricRecord({"records": records, "clip": clip})}
+    )
+
+
+BAD_SUMS = {
+    "raw arrays": lambda: RecordDict({"arrays": to_arrays(ARRAYS)}),
+    "nothing": RecordDict,
+    "no count": lambda: RecordDict({"gradient-sum": to_arrays(ARRAYS)}),
+    "half a count": lambda: RecordDict({"gradient-sum": to_arrays(ARRAYS), "count": MetricRecord({"records": 3})}),
+    "no sum": lambda: RecordDict({"count": MetricRecord({"records": 3, "clip": 1.0})}),
+    "a config": lambda: RecordDict(
+        {"gradient-sum": ConfigRecord({"a": 1}), "count": MetricRecord({"records": 3, "clip": 1.0})}
+    ),
+    "another shape": sum_of({"w": np.zeros((4, 1)), "b": np.zeros(1)}),
+    "another name": sum_of({"w": np.zeros((2, 2)), "c": np.zeros(1)}),
+    "another order": sum_of({"b": np.zeros(1), "w": np.zeros((2, 2))}),
+    "integers": sum_of({"w": np.zeros((2, 2), dtype=np.int64), "b": np.zeros(1)}),
+    "booleans": sum_of({"w": np.zeros((2, 2), dtype=bool), "b": np.zeros(1)}),
+    "complex": sum_of({"w": np.zeros((2, 2), dtype=complex), "b": np.zeros(1)}),
+    "NaN": sum_of({"w": np.full((2, 2), np.nan), "b": np.zeros(1)}),
+    "infinity": sum_of({"w": np.zeros((2, 2)), "b": np.full(1, np.inf)}),
+    "another clip": sum_of({"w": np.zeros((2, 2)), "b": np.zeros(1)}, clip=1.5),
+    "NaN as clip": sum_of({"w": np.zeros((2, 2)), "b": np.zeros(1)}, clip=float("nan")),
+    "a list as clip": sum_of({"w": np.zeros((2, 2)), "b": np.zeros(1)}, clip=[1.0]),
+}
+
+
+@pytest.mark.parametrize("content", BAD_SUMS.values(), ids=BAD_SUMS.keys())
+def test_anything_but_a_clipped_sum_becomes_a_refusal(stage, content):
+    envelope = stage.run(stage.message(), answering(content))
+    assert reason_of(envelope) in ("bad-update", "malformed", "wrong-shape")
+    assert stage.kit.folder("client-1").recorded() == []
+
+
+def test_float32_sums_are_taken(stage):
+    content = sum_of({"w": np.full((2, 2), 0.5, dtype=np.float32), "b": np.zeros(1, dtype=np.float32)})
+    assert stage.run(stage.message(), answering(content)).head.kind == "update"
+
+
+def test_more_records_than_the_terms_allow_are_heard_as_many(stage):
+    content = sum_of({"w": np.full((2, 2), 1e6), "b": np.zeros(1)}, records=10**7)
+    assert stage.run(stage.message(), answering(content)).head.kind == "update"
+    assert np.abs(stage.kit.plain["client-1"]).max() <= 8 * 2**8 + 256 * 8
+
+
+def test_an_exception_of_the_training_function_is_not_sealed(stage):
+    def broken(message):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stage.reply(stage.message(), broken)
+    assert stage.kit.folder("client-1").recorded() == []
+
+
+def test_a_sum_keeps_its_shapes_and_order(stage):
+    vector = np.arange(5.0)
+    content = gradient_sum(FakeSum(vector, 2, 0.5), ARRAYS)
+    back = read_sum(Message(content, reply_to=stage.message()), Layout.of(ARRAYS))
+    assert np.array_equal(back.vector, vector) and (back.records, back.clip) == (2, 0.5)
+    assert "0." not in repr(back).partition("records")[0]
+
+
+# --- members
+
+
+def query(stage, frame, name="client-1"):
+    data = stage.kit.members(name).query(place(name), frame, frame_kind(frame))
+    return Envelope.from_bytes(data, 1 << 20)
+
+
+def test_a_query_is_answered_by_role(stage):
+    assert query(stage, ask_frame("hello", "hello")).head.kind == "hello"
+    assert query(stage, stage.task_frame).head.kind == "ready"
+    other = query(stage, stage.task_frame, "holder-1")
+    assert (other.head.kind, other.head.sender) == ("ready", "holder-1")
+
+
+def test_a_refused_query_names_what_it_is_about(stage):
+    refused = query(stage, ask_frame("key-commit", "task-9"))
+    assert (refused.head.kind, refused.head.task) == ("refusal", "task-9")
+    opened = query(stage, spec_frame("open", stage.spec), "holder-1")
+    assert (opened.head.task, opened.head.round, opened.head.spec) == (TASK, 1, stage.spec.digest())
+    assert reason_of(opened) == "malformed"
+    junk = query(stage, b"junk")
+    assert junk.head.task == "unreadable" and reason_of(junk) == "unexpected"
+
+
+def test_limits_come_from_the_members_own_configuration(tmp_path):
+    kit = FakeCohort(tmp_path, Size(clients=3, holders=2))
+    own = {"name": "client-1", "min-survivors": 7, "min-noise": 2, "max-rounds": 5}
+    client = kit.members("client-1").client(Place(1, own, {"min-survivors": 1, "min-noise": 0.0}))
+    assert client._limits == Limits(7, 2.0, 5)
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "client-01"), (9, "client-10"), (10, "holder-1"), (11, "holder-2")])
+def test_members_of_a_simulation_are_numbered(tmp_path, number, name):
+    run = {"clients": 10, "holders": 2, "key-root": str(tmp_path)}
+    spot = Place(1, {"partition-id": number}, run)
+    assert member_name(spot) == name and key_folder(spot) == tmp_path / name
+    assert key_folder(Place(1, {"partition-id": number, "key-folder": "/own"}, run)).as_posix() == "/own"
+
+
+@pytest.mark.parametrize("node", [{}, {"partition-id": "0"}, {"partition-id": 12}, {"partition-id": -1}])
+def test_a_node_without_a_part_says_so(node):
+    with pytest.raises(ConfigError, match="start"):
+        member_name(Place(1, node, {"clients": 10, "holders": 2}))
