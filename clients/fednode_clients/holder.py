@@ -92,8 +92,12 @@ class Holder:
         wanted = join_parts(card.parts())
         if self.folder.get(f"key-card/{task}") not in (None, wanted):
             raise PeerFault("second-key", f"{task} has another cohort or other parameters already")
+        try:
+            mine = self._contribution(card)
+        except CryptoError as error:
+            raise PeerFault("bad-parameters", str(error)) from error
         self.folder.put(f"key-card/{task}", wanted)
-        return self._write("key-commitment", task, self._contribution(card).commitment)
+        return self._write("key-commitment", task, mine.commitment)
 
     def _contribution(self, card: TaskCard) -> Contribution:
         scheme = scheme_of(card, self._schemes)

@@ -122,10 +122,15 @@ class Members:
             return refusal(folder, topic_of(frame), fault)
 
     def _limits(self, place: Place) -> Limits:
-        """The member's own limits: its node's configuration narrows them, a run's never widens them."""
+        """The member's own limits: its node's configuration sets them, a run's configuration can only narrow them."""
         limits = self._parts.limits
         for name, key in (("min_survivors", "min-survivors"), ("min_noise", "min-noise"), ("max_rounds", "max-rounds")):
             value = place.node.get(key)
             if value is not None:
                 limits = replace(limits, **{name: type(getattr(limits, name))(value)})
-        return limits
+        asked = place.run
+        return Limits(
+            min_survivors=max(limits.min_survivors, int(str(asked.get("floor-survivors", limits.min_survivors)))),
+            min_noise=max(limits.min_noise, float(str(asked.get("z-min", limits.min_noise)))),
+            max_rounds=min(limits.max_rounds, int(str(asked.get("max-rounds", limits.max_rounds)))),
+        )

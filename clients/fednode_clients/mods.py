@@ -18,6 +18,7 @@ the model under "arrays" and the clip of the round; what it returns never leaves
 `train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,6 +34,8 @@ from fednode_clients.client import refusal
 from fednode_clients.membership import Members, Parts, Place, topic_of
 from fednode_clients.private import ClippedSum
 from fednode_crypto import CryptoError
+
+log = logging.getLogger("fednode.clients")
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -84,7 +87,15 @@ def sealing(members: Members) -> Mod:
         client = members.client(place_of(context))
         spec, _ = read_spec("round", frame_of(message.content))
         layout = Layout.of(arrays_of(message.content))
-        reply = call_next(message, context)
+        try:
+            reply = call_next(message, context)
+        except PeerFault as fault:
+            return Message(to_content(client.refuse(spec, fault)), reply_to=message)
+        except Exception as error:
+            # the words of an error in training may hold what is being trained on: they stay here
+            log.exception("training failed")
+            fault = PeerFault("training-failed", type(error).__name__)
+            return Message(to_content(client.refuse(spec, fault)), reply_to=message)
         try:
             frame = client.answer(spec, read_sum(reply, layout))
         except (PeerFault, ValueError, CryptoError) as error:

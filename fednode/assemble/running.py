@@ -20,7 +20,6 @@ from fednode.names import member_names
 from fednode.observer import Observer, StopFlag
 from fednode.reports import RunRecord, summary_rows, write_reports
 from fednode.settings import RunSettings, to_toml
-from fednode_clients.consent import Limits
 from fednode_clients.membership import Parts
 from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
@@ -81,7 +80,7 @@ def _execute(session: Session, keys: Path, inside: Inside) -> FednodeError | Non
     cohort = enrol_simulation(keys, settings.clients, settings.holders)
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
     config = run_config(session.plan, keys)
-    parts = Parts(schemes=inside.schemes, rng=inside.rng, limits=member_limits(settings))
+    parts = Parts(schemes=inside.schemes, rng=inside.rng)
     grid = InProcGrid(build_app(parts), names, config, settings.faults)
     ended: list[FednodeError | None] = []
     run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, cohort))), grid, config)
@@ -89,18 +88,17 @@ def _execute(session: Session, keys: Path, inside: Inside) -> FednodeError | Non
 
 
 def run_config(plan: Plan, keys: Path) -> dict[str, str | int | float | bool]:
-    """What clients read from Flower's run config: the experiment, the size of the cohort, where simulated keys lie."""
+    """What clients read from Flower's run config: the experiment, the cohort, members' limits, where simulated keys
+    lie."""
     settings = plan.settings
     return {
         **plan.experiment.to_run_config(),
         "holders": settings.holders,
+        "floor-survivors": settings.floor_survivors,
+        "z-min": settings.z_min,
+        "max-rounds": settings.max_rounds,
         "key-root": str(keys),
     }
-
-
-def member_limits(settings: RunSettings) -> Limits:
-    """The floors and the cap that every member of a simulation has."""
-    return Limits(settings.floor_survivors, settings.z_min, settings.max_rounds)
 
 
 def make_run_folder(settings: RunSettings, clock: Clock) -> tuple[str, Path]:

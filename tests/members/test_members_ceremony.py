@@ -116,6 +116,13 @@ def test_a_card_that_is_none(kit, parts):
     must_refuse(lambda: kit.holder("holder-1").handle(ask_frame("key-commit", TASK, parts)), "malformed")
 
 
+def test_parameters_that_leave_no_room_for_the_noise(tmp_path):
+    kit = FakeCohort(tmp_path, Size(clients=3), scheme("bfv"))
+    must_refuse(lambda: commit(kit, card=card_of(kit, summands=1 << 20)), "bad-parameters")
+    # and the task is still to be had with good ones
+    assert len(commit(kit).body) == 32
+
+
 # --- revealing
 
 

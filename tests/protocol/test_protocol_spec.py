@@ -41,7 +41,7 @@ def read(spec: RoundSpec) -> RoundSpec:
     return RoundSpec.from_fields(parse(canonical(spec.to_dict())))
 
 
-def refused(document) -> None:
+def must_be_refused(document) -> None:
     with pytest.raises(PeerFault) as caught:
         RoundSpec.from_fields(Fields(document))
     assert caught.value.reason == "malformed"
@@ -99,10 +99,10 @@ def test_names_are_exactly_those_of_a_spec(level):
     inner = document if level == "spec" else document[level]
     for name in list(inner):
         kept = inner.pop(name)
-        refused(document)
+        must_be_refused(document)
         inner[name] = kept
     inner["more"] = 1
-    refused(document)
+    must_be_refused(document)
 
 
 HOSTILE = {
@@ -119,7 +119,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in HOSTILE.items() for v in values])
 def test_a_hostile_field_is_malformed(name, value):
-    refused(SPEC.to_dict() | {name: value})
+    must_be_refused(SPEC.to_dict() | {name: value})
 
 
 HOSTILE_TERMS = {
@@ -137,7 +137,7 @@ HOSTILE_TERMS = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in HOSTILE_TERMS.items() for v in values])
 def test_a_hostile_term_is_malformed(name, value):
-    refused(with_terms(**{name: value}))
+    must_be_refused(with_terms(**{name: value}))
 
 
 HOSTILE_SUM = {
@@ -157,7 +157,7 @@ HOSTILE_SUM = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in HOSTILE_SUM.items() for v in values])
 def test_hostile_sum_parameters_are_malformed(name, value):
-    refused(with_sum(**{name: value}))
+    must_be_refused(with_sum(**{name: value}))
 
 
 @pytest.mark.parametrize("name", ["clip", "divisor", "deadline"])

@@ -1,0 +1,182 @@
+"""Flower's side of the node: a strategy that is started like any other, over a grid whose nodes nobody vouches for."""
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Strategy
+from kit import cohort as kit
+from kit.cohort import FakeCohort, Size
+
+from fednode.driver import Request
+from fednode.errors import Interrupted, TooFewHolders, TooFewSurvivors
+from fednode.inproc import InProcGrid
+from fednode.protocol.envelope import Topic
+from fednode.protocol.requests import frame_kind
+from fednode.records import arrays_of, frame_of, to_content
+from fednode.server import FedNodeStrategy, GridChannel, Seen, accuracy_record, initial_record, named_arrays
+from fednode_clients.keyfolder import KeyFolder
+from fednode_crypto.identity import SigningKey
+
+
+def grid_of(cohort: FakeCohort, odd=None, without=()) -> InProcGrid:
+    """Every member behind a node, odd nodes first."""
+    odd = odd or {}
+    names = [*odd, *(member.name for member in cohort.cohort.members if member.name not in without)]
+    app = ClientApp()
+
+    def answer(message, context) -> Message:
+        name = names[context.node_config["partition-id"]]
+        if name in odd:
+            return odd[name](message)
+        arrays = arrays_of(message.content) if "arrays" in message.content else {}
+        frame = frame_of(message.content)
+        request = Request("train" if frame_kind(frame) == "round" else "query", "", frame, arrays)
+        return Message(to_content(cohort.speak(name, request)), reply_to=message)
+
+    app.train()(answer)
+    app.query()(answer)
+    return InProcGrid(app, names, {})
+
+
+def strategy_of(cohort: FakeCohort, seen=None, **node) -> FedNodeStrategy:
+    told = [] if seen is None else seen
+    return FedNodeStrategy(cohort.task(), lambda channel: replace(cohort.node(**node), channel=channel), told.append)
+
+
+def zeros(cohort: FakeCohort) -> ArrayRecord:
+    return initial_record({"w": np.zeros(cohort.size.dimension, dtype=np.float32)})
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    return FakeCohort(tmp_path)
+
+
+def test_start_is_flowers_start():
+    ours, theirs = inspect.signature(FedNodeStrategy.start), inspect.signature(Strategy.start)
+    assert [(p.name, p.kind, p.default) for p in ours.parameters.values()] == [
+        (p.name, p.kind, p.default) for p in theirs.parameters.values()
+    ]
+    assert issubclass(FedNodeStrategy, Strategy)
+
+
+@pytest.mark.parametrize("hook", ["configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate"])
+def test_the_hooks_refuse(cohort, hook):
+    with pytest.raises(RuntimeError, match="run by start"):
+        getattr(strategy_of(cohort), hook)(1, None, None, None)
+
+
+def test_a_run_gives_flowers_result(cohort):
+    seen: list[Seen] = []
+    scores = []
+
+    def evaluate(number, arrays):
+        scores.append((number, named_arrays(arrays)["w"].copy()))
+        return accuracy_record(number / 10)
+
+    result = strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2, evaluate_fn=evaluate)
+    assert [event.outcome.round for event in seen] == [1, 2]
+    assert all(len(event.outcome.survivors) == 4 for event in seen)
+    assert [number for number, _ in scores] == [1, 2]
+    assert np.array_equal(named_arrays(result.arrays)["w"], scores[-1][1]) and np.abs(scores[-1][1]).max() > 0
+    assert {n: m["accuracy"] for n, m in result.evaluate_metrics_serverapp.items()} == {1: 0.1, 2: 0.2}
+
+
+def test_an_evaluation_may_say_nothing(cohort):
+    result = strategy_of(cohort).start(grid_of(cohort), zeros(cohort), 1, evaluate_fn=lambda number, arrays: None)
+    assert result.evaluate_metrics_serverapp == {}
+
+
+@pytest.mark.parametrize("config", ["train_config", "evaluate_config"])
+def test_free_form_config_is_refused(cohort, config):
+    with pytest.raises(ValueError, match="client's own configuration"):
+        strategy_of(cohort).start(grid_of(cohort), zeros(cohort), **{config: ConfigRecord({"lr": 0.1})})
+
+
+def saying(frame_of_request):
+    return lambda message: Message(to_content(frame_of_request(message)), reply_to=message)
+
+
+def test_nodes_that_are_no_members_are_passed_over(cohort, tmp_path):
+    outside = KeyFolder.create(tmp_path / "outside", "client-9", SigningKey.generate().public)
+    impostor = KeyFolder.create(tmp_path / "impostor", "client-1", SigningKey.generate().public)
+
+    def breaking(message):
+        raise ZeroDivisionError
+
+    def empty(message):
+        return Message(RecordDict({"metrics": MetricRecord({"a": 1})}), reply_to=message)
+
+    odd = {
+        "unenrolled": saying(lambda _: outside.signer.write("hello", Topic("hello")).to_bytes()),
+        "impostor": saying(lambda _: impostor.signer.write("hello", Topic("hello")).to_bytes()),
+        "talker": saying(lambda _: cohort.folder("client-2").signer.write("ready", Topic("hello")).to_bytes()),
+        "junk": saying(lambda _: b"junk"),
+        "breaking": breaking,
+        "empty": empty,
+    }
+    seen: list[Seen] = []
+    strategy_of(cohort, seen).start(grid_of(cohort, odd), zeros(cohort), num_rounds=1)
+    assert set(seen[0].outcome.survivors) == set(cohort.size.client_names)
+
+
+def test_one_member_behind_two_nodes_is_asked_once(cohort):
+    grid = grid_of(
+        cohort, {"copy": saying(lambda m: cohort.speak("client-1", Request("query", "", frame_of(m.content))))}
+    )
+    channel = GridChannel(grid, cohort.cohort)
+    assert channel.roll_call(lambda: False) == {member.name for member in cohort.cohort.members}
+
+
+def test_a_member_without_a_node_is_lost_and_the_others_go_on(cohort):
+    seen: list[Seen] = []
+    grid = grid_of(cohort, without=("client-3",))
+    strategy_of(cohort, seen).start(grid, zeros(cohort), num_rounds=1, timeout=5)
+    assert seen[0].outcome.lost == ("client-3",) and seen[0].outcome.release is not None
+
+
+def test_a_missing_holder_is_named(cohort):
+    with pytest.raises(TooFewHolders, match="holder-2: no answer"):
+        strategy_of(cohort).start(grid_of(cohort, without=("holder-2",)), zeros(cohort), timeout=5)
+
+
+def test_a_stop_while_waiting_for_nodes(cohort):
+    with pytest.raises(Interrupted):
+        strategy_of(cohort, stop=lambda: True).start(grid_of(cohort, without=("holder-2",)), zeros(cohort))
+
+
+def test_a_failed_round_is_told_and_raised_with_its_cause(cohort):
+    for name in ("client-1", "client-2"):
+        cohort.limits = kit.Limits(max_rounds=1)
+        cohort.restart(name)
+    seen: list[Seen] = []
+    with pytest.raises(TooFewSurvivors, match="round 2 ended without a release: 2 updates arrived"):
+        strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=3)
+    assert [(event.outcome.round, event.outcome.cause) for event in seen] == [(1, ""), (2, "too-few-survivors")]
+    assert seen[1].outcome.rejected == (("client-1", "refused: round-cap"), ("client-2", "refused: round-cap"))
+
+
+def test_replies_that_are_no_frames_are_their_senders_fault(tmp_path):
+    cohort = FakeCohort(tmp_path, Size(clients=5))
+    grid = grid_of(cohort, {"client-5": lambda message: wordless(cohort, message)}, without=("client-5",))
+    seen: list[Seen] = []
+    strategy_of(cohort, seen).start(grid, zeros(cohort), num_rounds=1)
+    assert seen[0].outcome.rejected == (("client-5", "malformed"),)
+
+
+def wordless(cohort, message):
+    frame = frame_of(message.content)
+    if frame_kind(frame) == "round":
+        return Message(RecordDict({"metrics": MetricRecord({"a": 1})}), reply_to=message)
+    return Message(to_content(cohort.speak("client-5", Request("query", "", frame))), reply_to=message)
+
+
+def test_nothing_is_pulled_before_anything_is_asked(cohort):
+    channel = GridChannel(grid_of(cohort), cohort.cohort)
+    assert channel.receive() == ()
+    channel.send({"client-1": Request("query", "t", b"nobody is known yet")})
+    assert channel.receive() == ()

@@ -1,0 +1,50 @@
+"""The same ServerApp and ClientApp on Flower's own simulation engine."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fednode.assemble.flower_app import default_run_config, from_run_config
+from fednode.assemble.flower_engine import APP_FILES, app_pyproject
+from fednode.observer import SilentObserver, StopFlag
+from fednode.settings import resolve
+
+APP = Path(__file__).resolve().parents[2] / "experiments" / "customer_service"
+
+
+def test_the_app_of_the_experiment_is_the_one_the_engine_runs():
+    assert {name: (APP / name).read_text() for name in APP_FILES} == APP_FILES
+    assert (APP / "pyproject.toml").read_text() == app_pyproject(default_run_config())
+
+
+def test_its_run_config_is_every_setting():
+    config = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert from_run_config(config) == resolve(None, {}, {"engine": "flower"})
+
+
+@pytest.mark.timeout(280)
+def test_a_run_on_flowers_engine_ends_with_a_report(tmp_path):
+    from fednode.assemble import run
+
+    flags = {"engine": "flower", "clients": 3, "rounds": 1, "holders": 3, "threshold": 2, "features": 64}
+    settings = resolve(None, {}, flags | {"out": str(tmp_path), "min_survivors": 3, "deadline": 120.0})
+    result = run(settings, SilentObserver(), StopFlag())
+    assert result.error is None, result.record.outcome_sentence
+    assert len(result.record.rounds) == 1 and len(result.record.rounds[0].survivors) == 3
+    assert {path.name for path in result.folder.iterdir()} >= {"report.html", "ledger.jsonl", "model.safetensors"}
+    assert not left_behind()
+
+
+def left_behind():
+    """Processes of a private engine that outlived its run."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"FLWR_HOME=" in environ and b"fednode-flower-" in environ and int(entry.name) != os.getpid():
+            found.append(entry.name)
+    return found

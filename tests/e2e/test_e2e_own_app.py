@@ -1,0 +1,115 @@
+"""Somebody else's ClientApp, with a model of their own, built from the docstrings: mods, `Parts`, Flower's strategy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fednode.assemble.enrolment import enrol_simulation
+from fednode.cache import Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.clock import SkippingClock
+from fednode.driver import Node, Task
+from fednode.inproc import InProcGrid
+from fednode.names import member_names
+from fednode.optimiser import ServerOptimiser
+from fednode.privacy import Budget, Ledger
+from fednode.protocol.model import Layout
+from fednode.protocol.requests import frame_kind
+from fednode.protocol.spec import Terms
+from fednode.records import arrays_of, frame_of, to_content
+from fednode.server import FedNodeStrategy, accuracy_record, initial_record, named_arrays
+from fednode_clients.membership import Members, Parts
+from fednode_clients.mods import clip_of, gradient_sum, place_of, privacy_mods
+from fednode_clients.training import clipped_gradient_sum
+from fednode_crypto import Demand, noise_tail, plan, scheme
+
+CLIENTS, HOLDERS, RECORDS = 3, 2, 20
+
+
+def network() -> torch.nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
+
+
+def records_of(client: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.random.default_rng(client).normal(size=(RECORDS, 4)).astype(np.float32)
+    return rows, (rows[:, 0] * rows[:, 1] > 0).astype(np.int64)
+
+
+def own_app() -> ClientApp:
+    app = ClientApp()
+    members = Members(Parts())
+
+    @app.train(mods=privacy_mods(Parts()))
+    def train(message: Message, context: Context) -> Message:
+        arrays = arrays_of(message.content)
+        model = network()
+        model.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in arrays.items()})
+        x, y = records_of(context.node_config["partition-id"])
+        total = clipped_gradient_sum(model, x, y, clip_of(message))
+        return Message(gradient_sum(total, arrays), reply_to=message)
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        frame = frame_of(message.content)
+        return Message(to_content(members.query(place_of(context), frame, frame_kind(frame))), reply_to=message)
+
+    return app
+
+
+@dataclass
+class Run:
+    """The node's side."""
+
+    task: Task
+    ledger: Ledger
+
+    def node(self, channel) -> Node:
+        clock, roomy = SkippingClock(), Limits(64, 1 << 28, 1 << 26)
+        return Node(
+            channel=channel,
+            scheme=scheme("bfv"),
+            ledger=self.ledger,
+            updates=UpdateStore(MemoryBackend(clock, roomy, WhenFull.REFUSE), retry_after=1.0),
+            parameters=ParameterStore(MemoryBackend(clock, roomy, WhenFull.REFUSE), self.task.name),
+            clock=clock,
+        )
+
+
+def task_for(cohort, layout: Layout) -> Task:
+    terms = Terms("record", 1.0, 12, 1 << 24, RECORDS, float(CLIENTS * RECORDS), CLIENTS, 1, 60.0)
+    bound = CLIENTS * (RECORDS * (1 << 12) + 1) + noise_tail(CLIENTS << 24, 1 << 20)
+    params = plan("bfv", Demand(layout.dimension, CLIENTS, bound, HOLDERS, HOLDERS))
+    return Task("own-task", cohort, terms, params, layout, ServerOptimiser(2, path=4.0), 1e-30)
+
+
+def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
+    cohort = enrol_simulation(tmp_path / "keys", CLIENTS, HOLDERS)
+    arrays = {name: value.detach().numpy() for name, value in network().named_parameters()}
+    task = task_for(cohort, Layout.of(arrays))
+    names = member_names("client", CLIENTS) + member_names("holder", HOLDERS)
+    config = {"clients": CLIENTS, "holders": HOLDERS, "key-root": str(tmp_path / "keys")}
+    grid = InProcGrid(own_app(), names, config)
+    seen = []
+    with Ledger.open(tmp_path / "ledger.jsonl", Budget(1e6, 1e-5), SkippingClock(), task.name) as ledger:
+        strategy = FedNodeStrategy(task, Run(task, ledger).node, seen.append)
+        result = strategy.start(
+            grid, initial_record(arrays), num_rounds=2, evaluate_fn=lambda number, record: accuracy_record(0.5)
+        )
+        assert len(ledger.entries) == 2
+    trained = named_arrays(result.arrays)
+    assert list(trained) == list(arrays) and set(result.evaluate_metrics_serverapp) == {1, 2}
+    assert all(np.isfinite(trained[name]).all() and not np.array_equal(trained[name], arrays[name]) for name in arrays)
+    check_is_gradient_and_noise(seen[0].outcome.release.mean, task)
+
+
+def check_is_gradient_and_noise(mean: np.ndarray, task: Task) -> None:
+    """The released sum is the clipped gradients' sum, off by noise of the agreed size and not by more."""
+    sums = [clipped_gradient_sum(network(), *records_of(client), 1.0).vector for client in range(CLIENTS)]
+    stddev = np.sqrt(CLIENTS * task.terms.local_variance) * 2.0**-task.terms.grid_bits
+    off = mean * task.terms.divisor - np.sum(sums, axis=0)
+    assert np.abs(off).max() < 6 * stddev
+    assert 0.5 * stddev < np.sqrt(np.mean(off**2)) < 1.5 * stddev

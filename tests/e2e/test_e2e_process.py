@@ -1,0 +1,98 @@
+"""The installed command as a real process: its exit code, one sentence, no traceback, and what it leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kit.smallrun import flags_of, report_of, small_settings
+
+from fednode.cli import main
+from fednode.clock import SystemClock
+from fednode.privacy import Budget, Ledger
+
+CODE = "import sys; from fednode.cli import main; sys.exit(main())"
+
+
+def command(folder: Path, **changes: object) -> tuple[list[str], dict[str, object]]:
+    """`fednode run` with small settings, in `folder`; the arguments and how to start it."""
+    arguments = [sys.executable, "-c", CODE, "run", *flags_of(small_settings(folder, **changes))]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FEDNODE_")}
+    return arguments, {"cwd": folder, "env": clean, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = (path for path in (folder / "runs").iterdir() if not path.name.startswith("."))
+    return run
+
+
+def check_sentence(stderr: str, words: str) -> None:
+    assert stderr.startswith("fednode: ") and stderr.count("\n") == 1
+    assert words in stderr and "Traceback" not in stderr
+
+
+def spent_in(run: Path) -> int:
+    """How many rounds the ledger of a run holds; it has to be whole."""
+    guarantee = report_of(run)["guarantee"]
+    budget = Budget(guarantee["epsilon_limit"], guarantee["delta"])
+    with Ledger.open(run / "ledger.jsonl", budget, SystemClock(), run.name) as ledger:
+        assert ledger.repair is None
+        return len(ledger.entries)
+
+
+def test_a_run_that_fails_says_why_in_one_sentence(tmp_path):
+    arguments, how = command(tmp_path, faults=("dead@1:holder-1", "dead@1:holder-2"))
+    done = subprocess.run(arguments, check=False, **how)
+    assert done.returncode == 6
+    check_sentence(done.stderr, "1 of 3 holders answered and 2 are needed")
+    assert "Traceback" not in done.stdout and "report.html" in done.stdout
+    run = only_run(tmp_path)
+    assert report_of(run)["outcome"] == "too-few-holders" and spent_in(run) == 1
+    names = {path.name for path in run.iterdir()}
+    assert names == {"report.html", "report.json", "ledger.jsonl", "run.log", "config.toml"}
+    assert "Traceback" not in (run / "run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"faults": ("lost-before-upload@1:client-1", "garbage@1:client-2")}, 5, "3 are the least"),
+        ({"out": Path("/dev/full/runs")}, 8, "choose another --out"),
+        ({"data": "missing.csv"}, 3, "missing.csv"),
+        ({}, 0, ""),
+    ],
+)
+def test_exit_codes_of_the_same_command_in_this_process(tmp_path, monkeypatch, capsys, changes, code, words):
+    monkeypatch.setattr("fednode.cli.run.quieten_flower", lambda *_: None)
+    monkeypatch.setattr("os.environ", {name: v for name, v in os.environ.items() if not name.startswith("FEDNODE_")})
+    assert main(["run", *flags_of(small_settings(tmp_path, rounds=1, **changes))]) == code
+    said = capsys.readouterr()
+    if code == 0:
+        assert said.err == "" and "model.safetensors" in said.out
+    else:
+        check_sentence(said.err, words)
+
+
+def test_control_c_ends_the_round_and_keeps_everything(tmp_path):
+    arguments, how = command(tmp_path, rounds=400)
+    process = subprocess.Popen(arguments, **how)
+    try:
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "round 2" in line.lower():
+                break
+        process.send_signal(signal.SIGINT)
+        rest, stderr = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    check_sentence(stderr, "the operator asked to stop")
+    assert "press Ctrl-C again" in rest and "Traceback" not in rest
+    run = only_run(tmp_path)
+    report = report_of(run)
+    released = sum(entry["outcome"] == "released" for entry in report["rounds"])
+    assert report["outcome"] == "stopped" and 2 <= released < 400 and spent_in(run) == released
+    assert (run / "model.safetensors").stat().st_size > 0
