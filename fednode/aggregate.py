@@ -26,3 +26,10 @@ class Fold:
         except Tampered as error:
             raise PeerFault("bad-payload", str(error)) from error
         return replace(self, total=total, names=(*self.names, name))
+
+    def strike(self, name: str, payload: bytes) -> "Fold":
+        """The fold without an update that is in it. Raises `ValueError` if it is not."""
+        if name not in self.names:
+            raise ValueError(f"{name} is not in this sum")
+        names = tuple(other for other in self.names if other != name)
+        return replace(self, total=self.total.subtract(payload), names=names)

@@ -21,7 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from fednode.protocol.requests import frame_kind, read_spec
+from fednode.protocol.requests import frame_kind, read_key_request, read_spec
 from fednode.records import frame_of, has_frame, to_content
 from fednode.settings import Fault
 
@@ -127,9 +127,9 @@ class InProcGrid(Grid):
     def _faults_of(self, node: int, content: RecordDict) -> frozenset[str]:
         frame = frame_of(content) if has_frame(content) else b""
         kind = frame_kind(frame)
-        if kind not in ("round", "open"):
+        if kind not in ("round", "boxes", "open", "box-key"):
             return frozenset()
-        number = read_spec(kind, frame)[0].round
+        number = read_key_request(frame)[1] if kind == "box-key" else read_spec(kind, frame)[0].round
         name = self._names[node - 100]
         return frozenset(fault.kind for fault in self._faults if fault.member == name and fault.covers(number))
 

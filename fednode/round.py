@@ -1,8 +1,11 @@
 """A round as a pure value: events in, effects out. No clock, no store, no network.
 
-    COLLECTING --enough, and deadline or all arrived--> CHARGING --charged--> OPENING --opened--> RELEASED
-        |                                                  |                     |
-        +--- too few, stopped ----------------------> FAILED <-- refused, too few holders, rejected --+
+    COLLECTING --enough--> [CHECKING --boxes open-->] CHARGING --charged--> OPENING --opened--> RELEASED
+        |                     |                          |                     |
+        +--- too few, stopped +----------------------> FAILED <-- refused, too few holders, rejected
+
+CHECKING is there where clients box shares for the holders (`boxed`): a client whose box does not open is struck from
+the roster before anything is charged for it.
 
 `ALLOWED` is the whole table: an event that its state does not list is a mistake of ours and raises; a peer's mistake
 never does, it ends as `Reject` or `Discard`. Everything that affects the state stands in this file.
@@ -20,6 +23,7 @@ class State(Enum):
     """Where a round stands."""
 
     COLLECTING = auto()
+    CHECKING = auto()
     CHARGING = auto()
     OPENING = auto()
     RELEASED = auto()
@@ -79,6 +83,14 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """A holder opened its boxes: `struck` are the clients whose box is no good."""
+
+    point: int
+    struck: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Charged:
     """The ledger holds the charge, on disk."""
 
@@ -127,6 +139,7 @@ Event = (
     | Faulted
     | DeadlinePassed
     | StopAsked
+    | Checked
     | Charged
     | ChargeRefused
     | Answered
@@ -159,6 +172,20 @@ class Discard:
 
     client: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Give every holder its boxes of these clients."""
+
+    clients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """Take the updates of these clients out of the sum: a holder could not open their boxes."""
+
+    clients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +224,17 @@ class Fail:
     reason: str
 
 
-Effect = Keep | Reject | Discard | Charge | Open | Combine | Publish | Fail
+Effect = Keep | Reject | Discard | Check | Strike | Charge | Open | Combine | Publish | Fail
 
 ALLOWED: dict[State, frozenset[type]] = {
     State.COLLECTING: frozenset({Arrived, Kept, NotKept, Late, Faulted, DeadlinePassed, StopAsked}),
+    State.CHECKING: frozenset({Arrived, Late, Faulted, Checked, HolderSilent, DeadlinePassed, StopAsked}),
     State.CHARGING: frozenset({Arrived, Late, Faulted, Charged, ChargeRefused}),
-    State.OPENING: frozenset({Arrived, Late, Faulted, Answered, HolderSilent, DeadlinePassed, Opened, OpeningFailed}),
-    State.RELEASED: frozenset({Arrived, Late, Faulted, Answered, HolderSilent}),
-    State.FAILED: frozenset({Arrived, Late, Faulted, Answered, HolderSilent}),
+    State.OPENING: frozenset(
+        {Arrived, Late, Faulted, Checked, Answered, HolderSilent, DeadlinePassed, Opened, OpeningFailed}
+    ),
+    State.RELEASED: frozenset({Arrived, Late, Faulted, Checked, Answered, HolderSilent}),
+    State.FAILED: frozenset({Arrived, Late, Faulted, Checked, Answered, HolderSilent}),
 }
 
 
@@ -220,10 +250,13 @@ class Round:
     min_survivors: int
     holders: frozenset[int]
     threshold: int
+    boxed: bool = False
     state: State = State.COLLECTING
     arrived: tuple[tuple[str, bytes], ...] = ()
     survivors: tuple[str, ...] = ()
     faulted: frozenset[str] = frozenset()
+    checked: frozenset[int] = frozenset()
+    struck: frozenset[str] = frozenset()
     answered: frozenset[int] = frozenset()
     silent: frozenset[int] = frozenset()
     combining: bool = False
@@ -244,7 +277,7 @@ class Round:
         """
         if type(event) not in ALLOWED[self.state]:
             raise RuntimeError(f"{type(event).__name__} in {self.state.name}: the driver asked out of order")
-        if len(self.arrived) > len(self.survivors) and not isinstance(event, Kept | NotKept):
+        if len(self.arrived) > len(self.survivors) + len(self.struck) and not isinstance(event, Kept | NotKept):
             raise RuntimeError(f"{type(event).__name__} before {self.arrived[-1][0]} was kept or not")
         return _HANDLERS[type(event)](self, event)
 
@@ -310,12 +343,41 @@ def _close(now: Round) -> Step:
     if len(now.survivors) < now.min_survivors:
         reason = f"{len(now.survivors)} updates arrived and {now.min_survivors} are the least that may be opened"
         return replace(now, state=State.FAILED), (Fail("too-few-survivors", reason),)
+    if now.boxed and now.state is State.COLLECTING:
+        return replace(now, state=State.CHECKING), (Check(now.survivors),)
     return replace(now, state=State.CHARGING), (Charge(now.survivors),)
+
+
+def _checked(now: Round, event: Checked) -> Step:
+    if now.state is not State.CHECKING or event.point not in now.holders:
+        return now, ()
+    struck = now.struck | (frozenset(event.struck) & set(now.survivors))
+    return _when_checked(replace(now, checked=now.checked | {event.point}, struck=struck))
+
+
+def _when_checked(now: Round) -> Step:
+    """Go on with the holders that could check, and without the clients that any of them struck."""
+    if now.holders - now.checked - now.silent:
+        return now, ()
+    if len(now.checked) < now.threshold:
+        return replace(now, state=State.FAILED), (_too_few_holders(now, len(now.checked)),)
+    struck = tuple(client for client in now.survivors if client in now.struck)
+    kept = tuple(client for client in now.survivors if client not in now.struck)
+    effects: tuple[Effect, ...] = (Strike(struck),) if struck else ()
+    after, more = _close(replace(now, holders=now.checked, silent=frozenset(), survivors=kept))
+    return after, effects + more
+
+
+def _too_few_holders(now: Round, there: int) -> Fail:
+    reason = f"{there} of {len(now.holders)} holders answered and {now.threshold} are needed to open"
+    return Fail("too-few-holders", reason)
 
 
 def _deadline(now: Round, _: DeadlinePassed) -> Step:
     if now.state is State.COLLECTING:
         return _close(now)
+    if now.state is State.CHECKING:
+        return _when_checked(replace(now, silent=now.holders - now.checked))
     if now.combining:
         return now, ()
     return _combine_or_fail(replace(now, silent=now.holders - now.answered))
@@ -340,6 +402,8 @@ def _answered(now: Round, event: Answered) -> Step:
 
 
 def _silent(now: Round, event: HolderSilent) -> Step:
+    if now.state is State.CHECKING and event.point in now.holders:
+        return _when_checked(replace(now, silent=now.silent | {event.point}))
     if now.state is not State.OPENING or now.combining or event.point not in now.holders:
         return now, ()
     return _combine_or_fail(replace(now, silent=now.silent | {event.point}))
@@ -350,8 +414,7 @@ def _combine_or_fail(now: Round) -> Step:
     if now.holders - now.answered - now.silent:
         return now, ()
     if len(now.answered) < now.threshold:
-        reason = f"{len(now.answered)} of {len(now.holders)} holders answered and {now.threshold} are needed to open"
-        return replace(now, state=State.FAILED), (Fail("too-few-holders", reason),)
+        return replace(now, state=State.FAILED), (_too_few_holders(now, len(now.answered)),)
     return replace(now, combining=True), (Combine(tuple(sorted(now.answered))),)
 
 
@@ -373,6 +436,7 @@ _HANDLERS: dict[type, Callable[[Round, Any], Step]] = {
     Faulted: _faulted,
     DeadlinePassed: _deadline,
     StopAsked: _stop,
+    Checked: _checked,
     Charged: _charged,
     ChargeRefused: _charge_refused,
     Answered: _answered,

@@ -1,7 +1,11 @@
 """A client: takes a task, judges each round by its own limits, and sends one sealed update a round, the same bytes on
 a retry."""
 
+from collections.abc import Mapping
+
 from fednode.errors import PeerFault
+from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
+from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
@@ -10,7 +14,11 @@ from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.private import ClippedSum, add_noise, bound, seal
 from fednode_clients.tasks import KnownTask, Schemes, recalled_task, verified_task
 from fednode_crypto import Rng
+from fednode_crypto.identity import BoxPublicKey, seal_box
 from fednode_crypto.scheme import Sealer
+
+HolderKeys = Mapping[int, tuple[Member, BoxPublicKey]]
+"""Whom shares are boxed for in a round, by Shamir point."""
 
 
 class Client:
@@ -19,7 +27,7 @@ class Client:
     def __init__(self, folder: KeyFolder, limits: Limits, schemes: Schemes, rng: Rng) -> None:
         self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
         self._known: dict[str, tuple[KnownTask, Sealer]] = {}
-        self._agreed: set[bytes] = set()
+        self._agreed: dict[bytes, HolderKeys] = {}
 
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task and its joint key, keep them, say "ready". Raises `PeerFault` with the reason to refuse."""
@@ -27,10 +35,11 @@ class Client:
         self._remember(verified_task(self.folder, self._schemes, task, parts))
         return self.folder.signer.write("ready", Topic(task))
 
-    def judge(self, spec: RoundSpec, model: bytes) -> bytes | None:
+    def judge(self, spec: RoundSpec, model: bytes, parts: Mapping[str, bytes] | None = None) -> bytes | None:
         """The update that was sealed for this very spec already (to be sent again), or None if the round may be joined.
 
-        `model` is the digest of the arrays that came with the spec. Raises `PeerFault`: what `Limits.check` and
+        `model` is the digest of the arrays that came with the spec, `parts` what else came: the holders' keys for this
+        round, where the scheme has boxes. Raises `PeerFault`: what `Limits.check`, `BoxKeys.verified` and
         `KnownTask.check` raise, "another-model", "second-spec" for a round that this client joined under another spec,
         "round-cap" if it has joined as many rounds of the task as it ever will, "not-a-client".
         """
@@ -41,10 +50,23 @@ class Client:
             raise PeerFault("not-a-client", f"{self.folder.name} sends no updates in round {spec.round}")
         if model != spec.model_digest:
             raise PeerFault("another-model", "the arrays are not those that the round names")
+        keys = self._box_keys(known, spec, parts or {})
         earlier = self._earlier(spec)
         if earlier is None:
-            self._agreed.add(spec.digest())
+            self._agreed = {spec.digest(): keys}
         return earlier
+
+    def _box_keys(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes]) -> HolderKeys:
+        """The key of each holder that is there, signed for this round and named by the spec; none without boxes."""
+        if not known.scheme.boxed:
+            return {}
+        keys = BoxKeys.from_parts(parts, known.card.cohort)
+        verified = keys.verified(known.card.cohort, spec.task, spec.round)
+        if keys.digest() != spec.key_digest or len(verified) < spec.sum_params.threshold:
+            raise PeerFault(
+                "bad-box-key", f"{len(verified)} keys, and not those that the round names, or too few to open"
+            )
+        return verified
 
     def _earlier(self, spec: RoundSpec) -> bytes | None:
         sealed = self.folder.get(f"sealed/{spec.task}")
@@ -73,9 +95,13 @@ class Client:
         noised = add_noise(bound(total, spec.terms), spec.terms, self._rng)
         sealed = seal(noised, spec, sealer, self._rng)
         topic = Topic(spec.task, spec.round, sealed.spec_digest)
-        frame = self.folder.signer.write("update", topic, sealed.payload).to_bytes()
+        boxes = {
+            box_name(point): seal_box(key, sealed.shares[point], box_context(topic.spec, self.folder.name, holder))
+            for point, (holder, key) in self._agreed[topic.spec].items()
+        }
+        frame = self.folder.signer.write_with("update", topic, sealed.payload, boxes).to_bytes()
         # the record first: after a crash in between, the round counts as joined and is never sealed a second time
-        self._agreed.discard(sealed.spec_digest)
+        del self._agreed[topic.spec]
         self.folder.record({"joined": spec.task, "round": spec.round, "spec": sealed.spec_digest.hex()})
         self.folder.put(f"sealed/{spec.task}", sealed.spec_digest + frame)
         return frame

@@ -14,7 +14,7 @@ from fednode_clients.client import Client, refusal
 from fednode_clients.consent import Limits
 from fednode_clients.holder import Holder
 from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.tasks import Schemes
+from fednode_clients.tasks import Schemes, role_in
 from fednode_crypto import Rng, SystemRng, scheme
 
 Config = Mapping[str, object]
@@ -77,7 +77,7 @@ def topic_of(frame: bytes) -> Topic:
     """What a request is about, so that a refusal of it can be told from others; "unreadable" if nobody can say."""
     kind = frame_kind(frame)
     try:
-        if kind in ("round", "open", "key-check"):
+        if kind in ("round", "boxes", "open", "key-check"):
             spec, _ = read_spec(kind, frame)
             return Topic(spec.task, spec.round, spec.digest())
         return Topic(read_ask(kind, frame)[0])
@@ -115,7 +115,7 @@ class Members:
         try:
             if kind == "hello":
                 return folder.signer.write("hello", Topic("hello")).to_bytes()
-            if kind == "task":
+            if kind == "task" and role_in(frame, folder.name) == "client":
                 return self.client(place).take_task(frame).to_bytes()
             return self.holder(place).handle(frame).to_bytes()
         except PeerFault as fault:

@@ -65,10 +65,10 @@ def consent(members: Members) -> Mod:
         client = members.client(place_of(context))
         frame = frame_of(message.content)
         try:
-            spec, _ = read_spec("round", frame)
+            spec, parts = read_spec("round", frame)
             arrays = arrays_of(message.content)
             Layout.of(arrays)
-            earlier = client.judge(spec, model_digest(arrays))
+            earlier = client.judge(spec, model_digest(arrays), parts)
         except (PeerFault, ValueError) as error:
             fault = error if isinstance(error, PeerFault) else PeerFault("another-model", str(error))
             return Message(to_content(refusal(client.folder, topic_of(frame), fault)), reply_to=message)
@@ -94,13 +94,13 @@ def sealing(members: Members) -> Mod:
         except Exception as error:
             # the words of an error in training may hold what is being trained on: they stay here
             log.exception("training failed")
-            fault = PeerFault("training-failed", type(error).__name__)
-            return Message(to_content(client.refuse(spec, fault)), reply_to=message)
+            failure = PeerFault("training-failed", type(error).__name__)
+            return Message(to_content(client.refuse(spec, failure)), reply_to=message)
         try:
             frame = client.answer(spec, read_sum(reply, layout))
         except (PeerFault, ValueError, CryptoError) as error:
-            fault = error if isinstance(error, PeerFault) else PeerFault("bad-update", str(error))
-            frame = client.refuse(spec, fault)
+            refused = error if isinstance(error, PeerFault) else PeerFault("bad-update", str(error))
+            frame = client.refuse(spec, refused)
         return Message(to_content(frame), reply_to=message)
 
     return mod

@@ -88,4 +88,6 @@ def seal(noised: Noised, spec: RoundSpec, sealer: Sealer, rng: Rng) -> Sealed:
         raise ValueError("the update was made under other terms than the round's")
     if noised.values.shape != (spec.sum_params.dimension,):
         raise ValueError(f"{noised.values.shape} values for a sum of {spec.sum_params.dimension}")
-    return Sealed(sealer.seal(noised.values, rng), spec.digest())
+    digest = spec.digest()
+    sealing = sealer.seal(noised.values, rng, digest)
+    return Sealed(sealing.payload, digest, sealing.shares)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fednode.errors import PeerFault
-from fednode.protocol.cohort import Member
-from fednode.protocol.requests import KeyParts, TaskCard
+from fednode.protocol.cohort import Member, Role
+from fednode.protocol.requests import KeyParts, TaskCard, read_ask
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import digest, join_parts, split_parts
 from fednode_clients.keyfolder import KeyFolder
-from fednode_crypto import CryptoError, SumScheme, WrongParameters
+from fednode_crypto import CryptoError, KeyedScheme, SumScheme, WrongParameters
 from fednode_crypto.scheme import JointKey
 
 _MAX_PARTS = 64
@@ -19,19 +19,26 @@ Schemes = Callable[[str], SumScheme]
 
 @dataclass(frozen=True, slots=True)
 class KnownTask:
-    """A task whose cohort the enrolment key signed and whose joint key the cohort's holders made."""
+    """A task whose cohort the enrolment key signed; `key` is the joint key that its holders made, None for boxed
+    schemes."""
 
     card: TaskCard
     me: Member
     scheme: SumScheme = field(repr=False)
-    key: JointKey = field(repr=False)
+    key: JointKey | None = field(repr=False)
 
     def check(self, spec: RoundSpec) -> None:
-        """Return if the spec is of this task, cohort, key and sum. Raises `PeerFault`: "another-task"."""
+        """Return if the spec is of this task, cohort, joint key and sum. Raises `PeerFault`: "another-task"."""
         card = self.card
-        named = (spec.task, spec.cohort_digest, spec.key_digest, spec.sum_params)
-        if named != (card.task, card.cohort.digest(), self.key.digest(), card.sum_params):
-            raise PeerFault("another-task", "the round is not of the task, cohort and key that I know")
+        named = (spec.task, spec.cohort_digest, spec.sum_params)
+        if named != (card.task, card.cohort.digest(), card.sum_params):
+            raise PeerFault("another-task", "the round is not of the task and cohort that I know")
+        if self.key is not None and spec.key_digest != self.key.digest():
+            raise PeerFault("another-task", "the round is under another joint key than the one I know")
+
+    def key_digest(self) -> bytes:
+        """32 bytes that name the joint key; zeros where there is none."""
+        return bytes(32) if self.key is None else self.key.digest()
 
 
 def key_context(card: TaskCard) -> bytes:
@@ -51,7 +58,15 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
         raise PeerFault("not-enrolled", f"the cohort has other keys for {folder.name} than mine")
     if len(card.cohort.holders) != card.sum_params.holders:
         raise PeerFault("another-committee", "the sum is for another number of holders than the cohort has")
+    if card.sum_params.threshold * 2 <= card.sum_params.holders:
+        raise PeerFault("low-threshold", f"{card.sum_params.threshold} of {card.sum_params.holders} is no majority")
     return card, me
+
+
+def role_in(frame: bytes, name: str) -> Role:
+    """The role that a task gives to the member of this name; nothing of it is verified yet. Raises `PeerFault`."""
+    task, parts = read_ask("task", frame)
+    return TaskCard.from_parts(task, parts).cohort.member(name).role
 
 
 def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:
@@ -69,23 +84,29 @@ def verified_task(folder: KeyFolder, schemes: Schemes, task: str, parts: dict[st
     task is known with another cohort or key already.
     """
     card, me = verified_card(folder, task, parts)
-    published = KeyParts.from_parts(parts).verified(card)
+    scheme = scheme_of(card, schemes)
+    published = KeyParts({}, {}) if scheme.boxed else KeyParts.from_parts(parts).verified(card)
+    key = None if scheme.boxed else _joint_key(scheme, card, published)
+    known = KnownTask(card, me, scheme, key)
+    wanted = known.key_digest() + card.cohort.digest() + card.sum_params.digest()
+    earlier = folder.get(f"task-key/{task}")
+    if earlier not in (None, wanted):
+        raise PeerFault("second-key", f"{task} has another joint key, cohort or sum already")
+    if earlier is None:
+        folder.put(f"task/{task}", join_parts(card.parts() | published.parts()))
+        folder.put(f"task-key/{task}", wanted)
+    return known
+
+
+def _joint_key(scheme: KeyedScheme, card: TaskCard, published: KeyParts) -> JointKey:
     if not published.reveals:
         raise PeerFault("bad-key-part", "no part of a joint key came with the task")
-    scheme = scheme_of(card, schemes)
     try:
-        key = scheme.joint_key(
+        return scheme.joint_key(
             card.sum_params, key_context(card), published.bodies("reveals"), published.bodies("commitments")
         )
     except CryptoError as error:
         raise PeerFault("bad-key-part", str(error)) from error
-    known = KnownTask(card, me, scheme, key)
-    earlier = folder.get(f"task-key/{task}")
-    if earlier is not None and earlier != key.digest() + card.cohort.digest():
-        raise PeerFault("second-key", f"{task} has another joint key or cohort already")
-    folder.put(f"task/{task}", join_parts(card.parts() | published.parts()))
-    folder.put(f"task-key/{task}", key.digest() + card.cohort.digest())
-    return known
 
 
 def recalled_task(folder: KeyFolder, schemes: Schemes, task: str) -> KnownTask:

@@ -1,12 +1,13 @@
 """Secure sums: many parties add integers that nobody can read, and only the sum is ever opened.
 
-A short tour. `plan("bfv", Demand(...))` gives `SumParams`, which everyone agrees on by `digest()`.
+A short tour. `plan("ring", Demand(...))` gives `SumParams`, which everyone agrees on by `digest()`.
 `scheme(params.scheme)` gives the verbs, by role:
 
-    holder   contribute -> commitment, then reveal and shares;   join(shares) -> share;   answer(share, request)
-    client   sealer(joint_key(...)).seal(values, rng) -> bytes
-    node     zero(params).add(payload).merge(other) -> SealedSum, .request()
-    release  combine(total, answers) -> the exact int64 sum
+    client   sealer(params, key).seal(values, rng, context) -> Sealing: .payload; .shares, each for a holder's box
+    node     zero(params), then .absorb(payload) or .add(payload), .merge(other) -> SealedSum
+    release  combine(params, total, answers, context) -> the exact int64 sum
+    holder   `ring` (boxed):  check_share(params, share);  answer(params, shares of one roster)
+             `bfv` (keyed):   contribute -> commitment, then reveal and shares;  join(shares);  answer(share, request)
 
 Errors: WrongParameters (cannot work), Overflow (does not fit), Tampered (bytes from outside are bad; BadSignature and
 WrongAnswer are kinds of it), NotEnoughShares. Randomness is an argument; `SystemRng` is the one for real runs.
@@ -18,15 +19,18 @@ from fednode_crypto.errors import CryptoError, NotEnoughShares, Overflow, Tamper
 from fednode_crypto.params import SumParams
 from fednode_crypto.planner import Demand, noise_tail, plan
 from fednode_crypto.rng import Rng, SystemRng
-from fednode_crypto.scheme import SealedSum, SumScheme, WrongAnswer, scheme
+from fednode_crypto.scheme import BoxedScheme, KeyedScheme, SealedSum, Sealing, SumScheme, WrongAnswer, scheme
 
 __all__ = [
+    "BoxedScheme",
     "CryptoError",
     "Demand",
+    "KeyedScheme",
     "NotEnoughShares",
     "Overflow",
     "Rng",
     "SealedSum",
+    "Sealing",
     "SumParams",
     "SumScheme",
     "SystemRng",

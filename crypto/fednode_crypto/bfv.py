@@ -7,16 +7,17 @@ that lies to holders about what they open. Edge case: a well-formed payload of j
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto import opening
-from fednode_crypto.keys import BfvContribution, BfvKey, BfvShare
+from fednode_crypto import bfv_opening
+from fednode_crypto.bfv_keys import BfvContribution, BfvKey, BfvShare
+from fednode_crypto.bfv_sealing import BfvSealedSum, BfvSealer, ours
 from fednode_crypto.params import SumParams
 from fednode_crypto.rng import Rng
 from fednode_crypto.scheme import HolderShare, JointKey, SealedSum
-from fednode_crypto.sums import BfvSealedSum, BfvSealer
 
 
 def _foreign(what: str) -> ValueError:
@@ -25,61 +26,69 @@ def _foreign(what: str) -> ValueError:
 
 @dataclass(frozen=True, slots=True)
 class Bfv:
-    """The `SumScheme` of that name; it has no state."""
+    """The `KeyedScheme` of that name; it has no state."""
 
     @property
     def name(self) -> str:
         """The scheme's name in `SumParams`."""
         return "bfv"
 
+    @property
+    def boxed(self) -> Literal[False]:
+        """False: there is a joint key, and no boxes."""
+        return False
+
     def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> BfvContribution:
         """Return a fresh part of the joint key for the holder at `point`. ValueError for a point that is not 1 to k."""
-        return BfvContribution.fresh(params, task, point, rng)
+        return BfvContribution.fresh(ours(params), task, point, rng)
 
     def restore_contribution(self, params: SumParams, task: bytes, private: bytes) -> BfvContribution:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        return BfvContribution.restore(params, task, private)
+        return BfvContribution.restore(ours(params), task, private)
 
     def joint_key(
         self, params: SumParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
     ) -> BfvKey:
         """Return the key that the holders revealed. Raises NotEnoughShares or Tampered, as `BfvKey.joined`."""
-        return BfvKey.joined(params, task, reveals, commitments)
+        return BfvKey.joined(ours(params), task, reveals, commitments)
 
     def restore_key(self, params: SumParams, task: bytes, data: bytes) -> BfvKey:
         """Undo `to_bytes`; compare the digest before use. Raises Tampered for damaged bytes."""
-        return BfvKey.restore(params, task, data)
+        return BfvKey.restore(ours(params), task, data)
 
     def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> BfvShare:
         """Return the sum of the shares one holder got. Raises NotEnoughShares or Tampered, as `BfvShare.joined`."""
-        return BfvShare.joined(params, task, shares)
+        return BfvShare.joined(ours(params), task, shares)
 
     def restore_share(self, params: SumParams, task: bytes, private: bytes) -> BfvShare:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        return BfvShare.restore(params, task, private)
+        return BfvShare.restore(ours(params), task, private)
 
-    def sealer(self, params: SumParams, key: JointKey) -> BfvSealer:
-        """Return what a client seals with under `key`."""
+    def sealer(self, params: SumParams, key: JointKey | None = None) -> BfvSealer:
+        """Return what a client seals with under `key`. ValueError without one."""
         if not isinstance(key, BfvKey):
             raise _foreign("joint key")
-        return BfvSealer.under(params, key)
+        return BfvSealer.under(ours(params), key)
 
     def zero(self, params: SumParams) -> BfvSealedSum:
         """Return the empty sum."""
-        return BfvSealedSum.zero(params)
+        return BfvSealedSum.zero(ours(params))
 
     def restore_sum(self, params: SumParams, data: bytes) -> BfvSealedSum:
         """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters."""
-        return BfvSealedSum.from_bytes(params, data)
+        return BfvSealedSum.from_bytes(ours(params), data)
 
     def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
-        """Return one holder's part of the opening; guarantee and errors as `opening.answer`."""
+        """Return one holder's part of the opening; guarantee and errors as `bfv_opening.answer`."""
         if not isinstance(share, BfvShare):
             raise _foreign("share")
-        return opening.answer(params, share, request, rng)
+        return bfv_opening.answer(ours(params), share, request, rng)
 
-    def combine(self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
-        """Return the exact sum from t or more answers; checks and errors as `opening.combine`."""
+    def combine(
+        self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
+    ) -> NDArray[np.int64]:
+        """Return the exact sum from t or more answers; `context` is not used. Errors as `bfv_opening.combine`."""
+        del context
         if not isinstance(total, BfvSealedSum):
             raise _foreign("sum")
-        return opening.combine(params, total, answers)
+        return bfv_opening.combine(ours(params), total, answers)

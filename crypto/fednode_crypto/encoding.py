@@ -6,51 +6,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto.errors import Tampered
-from fednode_crypto.hazmat import kernels
-from fednode_crypto.hazmat.ntt import Ring
+from fednode_crypto.hazmat import bits
+from fednode_crypto.hazmat.moduli import Moduli
 
 Words = NDArray[np.uint64]
 
 
-def size_of(ring: Ring, lead: tuple[int, ...] = ()) -> int:
+def size_of(moduli: Moduli, lead: tuple[int, ...] = ()) -> int:
     """Return the exact bytes of polynomials of shape (*lead, r, degree)."""
-    return prod(lead) * sum(p.bit_length() for p in ring.primes) * ring.degree // 8
+    return prod(lead) * sum(p.bit_length() for p in moduli.primes) * moduli.degree // 8
 
 
-def to_bytes(polynomials: Words, ring: Ring) -> bytes:
+def to_bytes(polynomials: Words, moduli: Moduli) -> bytes:
     """Return `polynomials`, (..., r, degree), row by row, each residue in as many bits as its prime."""
-    rows = polynomials.reshape(-1, len(ring.primes), ring.degree)
-    if len({p.bit_length() for p in ring.primes}) == 1:
-        return _packed(rows.reshape(-1), ring.primes[0])
-    return b"".join(_packed(row, p) for rows_of_one in rows for row, p in zip(rows_of_one, ring.primes, strict=True))
+    packed: Words = bits.pack(moduli.rows(polynomials), moduli.bits)
+    return packed.astype("<u8", copy=False).tobytes()
 
 
-def from_bytes(data: bytes, ring: Ring, lead: tuple[int, ...] = (), what: str = "message") -> Words:
+def from_bytes(data: bytes, moduli: Moduli, lead: tuple[int, ...] = (), what: str = "message") -> Words:
     """Return the polynomials, (*lead, r, degree), in `data`; `what` names them in an error.
 
     Raises Tampered unless the size is exact and every residue is below its prime.
     """
-    if not isinstance(data, bytes) or len(data) != size_of(ring, lead):
-        raise Tampered(f"the {what} has not the size it must have: ask for it again")
-    words = np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
-    found = _unpacked(words, ring, prod(lead)).reshape(*lead, len(ring.primes), ring.degree)
-    if not ring.valid(found):
-        raise Tampered(f"the {what} holds numbers that are out of range: ask for it again")
+    packed = _checked(data, moduli, lead, what)
+    found = np.empty((*lead, len(moduli.primes), moduli.degree), dtype=np.uint64)
+    bits.unpack(packed, moduli.bits, moduli.rows(found))
     return found
 
 
-def _packed(words: Words, prime: int) -> bytes:
-    packed: Words = kernels.pack(np.ascontiguousarray(words), np.uint64(prime.bit_length()))
-    return packed.astype("<u8", copy=False).tobytes()
+def add_bytes(total: Words, data: bytes, moduli: Moduli, what: str = "message") -> None:
+    """Add the polynomials in `data` to `total`, (..., r, degree), without unpacking them anywhere else.
+
+    Raises as `from_bytes`, and then `total` is as it was.
+    """
+    packed = _checked(data, moduli, total.shape[:-2], what)
+    bits.fold(moduli.rows(total), packed, moduli.bits, moduli.q)
 
 
-def _unpacked(words: Words, ring: Ring, count: int) -> Words:
-    sizes = [p.bit_length() for p in ring.primes]
-    if len(set(sizes)) == 1:
-        return np.asarray(kernels.unpack(words, count * len(sizes) * ring.degree, np.uint64(sizes[0])))
-    rows, at = [], 0
-    for size in sizes * count:
-        length = size * ring.degree // 64
-        rows.append(kernels.unpack(words[at : at + length], ring.degree, np.uint64(size)))
-        at += length
-    return np.concatenate(rows)
+def _checked(data: bytes, moduli: Moduli, lead: tuple[int, ...], what: str) -> Words:
+    if not isinstance(data, bytes) or len(data) != size_of(moduli, lead):
+        raise Tampered(f"the {what} has not the size it must have: ask for it again")
+    packed = np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
+    if not bits.in_range(packed, moduli.bits, moduli.q, moduli.degree):
+        raise Tampered(f"the {what} holds numbers that are out of range: ask for it again")
+    return packed

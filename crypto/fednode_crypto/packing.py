@@ -1,8 +1,12 @@
-"""Signed values to slots and back: several values of the sum share one slot, in balanced digits of base 2^lane_bits."""
+"""What goes into a sum and comes out: checked values; and, for `bfv`, values to slots and back.
+
+Several values of the sum share one slot, in balanced digits of base 2^lane_bits.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode_crypto.bfv_params import BfvParams
 from fednode_crypto.errors import Overflow, Tampered
 from fednode_crypto.params import SumParams
 
@@ -19,7 +23,7 @@ def checked_values(values: NDArray[np.int64], params: SumParams) -> NDArray[np.i
     return values
 
 
-def to_slots(values: NDArray[np.int64], params: SumParams) -> NDArray[np.int64]:
+def to_slots(values: NDArray[np.int64], params: BfvParams) -> NDArray[np.int64]:
     """Return slots (blocks, ring_degree) that hold `values`; adding slots adds values.
 
     Value i stands in lane i // (blocks * ring_degree); what is left over is 0. Raises as `checked_values`.
@@ -33,7 +37,7 @@ def to_slots(values: NDArray[np.int64], params: SumParams) -> NDArray[np.int64]:
     return slots.reshape(params.blocks, params.ring_degree)
 
 
-def from_slots(slots: NDArray[np.int64], params: SumParams) -> NDArray[np.int64]:
+def from_slots(slots: NDArray[np.int64], params: BfvParams) -> NDArray[np.int64]:
     """Return the (dimension,) values in `slots`.
 
     Raises Tampered when a slot is not a sum of honest ones: a digit out of bound, or anything where 0 must be.
@@ -45,7 +49,21 @@ def from_slots(slots: NDArray[np.int64], params: SumParams) -> NDArray[np.int64]
         digit = ((rest + half) & mask) - half
         digits.append(digit)
         rest = (rest - digit) >> params.lane_bits
-    values = np.concatenate(digits)
-    if rest.any() or values[params.dimension :].any() or np.abs(values).max() > params.value_bound:
-        raise Tampered("the opened sum has values that no honest updates add up to: do not use it")
+    if rest.any():
+        raise _impossible()
+    return checked_sum(np.concatenate(digits), params)
+
+
+def checked_sum(values: NDArray[np.int64], params: SumParams) -> NDArray[np.int64]:
+    """Return the first `dimension` of the opened `values`, all lanes end to end.
+
+    Raises Tampered when they are not a sum of honest ones: one out of bound, or anything where 0 must be.
+    """
+    bound = params.value_bound
+    if values[params.dimension :].any() or values.min() < -bound or values.max() > bound:
+        raise _impossible()
     return values[: params.dimension]
+
+
+def _impossible() -> Tampered:
+    return Tampered("the opened sum has values that no honest updates add up to: do not use it")

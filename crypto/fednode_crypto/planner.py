@@ -1,186 +1,35 @@
-"""From what a task needs to the cheapest parameters that give it, or one sentence why none do.
+"""From what a task needs to the cheapest parameters that give it, or one sentence why none do."""
 
-Noise is bounded by sub-Gaussian tails, with a union bound over everything that a task can draw, never by experience.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
-from math import isqrt, prod
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from fednode_crypto import bfv_planner, ring_planner
+from fednode_crypto.bfv_planner import SMUDGING_BITS
+from fednode_crypto.demand import Demand
 from fednode_crypto.errors import WrongParameters
-from fednode_crypto.hazmat.lagrange import amplification, lift, opening_growth
-from fednode_crypto.hazmat.modular import largest_primes
-from fednode_crypto.params import LARGEST_MODULUS_BITS, MOST_LANES, SumParams, checked_integer, lane_span
+from fednode_crypto.params import SumParams
+from fednode_crypto.tails import TASK_DRAWS, noise_tail
 
-DEGREE: Final = 8192
-FAILURE_BITS: Final = 128
-SMUDGING_BITS: Final = 40
-"""Smudging has a standard deviation of 2^40 times the largest noise it hides."""
+__all__ = ["SMUDGING_BITS", "TASK_DRAWS", "Demand", "noise_tail", "plan"]
 
-SMUDGING_STEP_BITS: Final = 40
-"""The variance of smudging is a multiple of 4^40: it is drawn as 2^40 times a coarse Gaussian plus a fine one."""
-
-_MARGIN_BITS: Final = 6
-"""The largest honest residual is 2^-6 of the gap: a random coefficient passes with that chance, thousands never do."""
-
-TASK_DRAWS: Final = 1 << 48
-"""Coefficients that one task can open: 2^28 coordinates in 2^20 rounds."""
-
-_LARGEST_ERROR: Final = 64
-"""No coefficient of a key's or payload's error: 14 standard deviations of ours (3.2); SEAL cuts its own at 21."""
-
-_SMALLEST_PLAIN: Final = 20
-_PRIME_SIZES: Final = range(30, 61)
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a task needs: so many coordinates, payloads in one sum, a bound for the sum, holders, answers to open.
-
-    `value_bound` bounds each coordinate of the final sum, the tail of the noise (`noise_tail`) included.
-    Raises WrongParameters when a field is not a whole number within its limits.
-    """
-
-    dimension: int
-    summands: int
-    value_bound: int
-    holders: int
-    threshold: int
-
-    def __post_init__(self) -> None:
-        for name in ("dimension", "summands", "value_bound", "holders", "threshold"):
-            checked_integer(name, getattr(self, name))
-        if self.threshold > self.holders:
-            raise WrongParameters(f"{self.threshold} of {self.holders} holders cannot open: lower the threshold")
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much noise honest parties make under some parameters; each bound fails with chance < 2^-128 in a task.
-
-    `payload`: the noise of a full sum of payloads, in one coefficient. `smudging`: the variance of what a holder adds
-    to its answer. `residual`: the noise of an opened sum, at the scale at which it is opened.
-    """
-
-    payload: int
-    smudging: int
-    residual: int
-
-
-def noise_tail(variance_of_sum: Fraction | int, draws: int) -> int:
-    """Return a bound that the largest of `draws` magnitudes exceeds with a chance below 2^-128.
-
-    Each draw is a sum of independent sub-Gaussian integers (discrete Gaussians, bounded roundings) whose variance
-    parameters add up to `variance_of_sum`: 2 draws exp(-b^2 / (2 variance)) <= 2^-128. Integers only, so that everyone
-    computes the same bound. ValueError when the variance is negative or `draws` is not positive.
-    """
-    variance = Fraction(variance_of_sum)
-    if variance < 0 or draws < 1:
-        raise ValueError("a tail needs a variance of at least 0 and at least one draw")
-    nats = Fraction((FAILURE_BITS + 1 + draws.bit_length()) * 693_148, 1_000_000)
-    square = 2 * variance * nats
-    return isqrt(-(-square.numerator // square.denominator)) + 1
-
-
-@lru_cache(maxsize=4096)
-def _budget(summands: int, degree: int, special_bits: int, holders: int, threshold: int) -> Budget:
-    # a payload's noise: rounding when SEAL drops the special prime, r0 + r1 s with |r| <= 1/2 uniform and |s| <= k;
-    # rounding of the scaled message, at most 1/2; the ring-LWE error divided by the special prime
-    rounding = Fraction(summands * (1 + holders * holders * degree), 4)
-    error = (2 * degree * holders + 1) * _LARGEST_ERROR
-    payload = noise_tail(rounding, TASK_DRAWS) + summands + 1 + (summands * error >> (special_bits - 1))
-    shown = payload * amplification(holders, threshold)
-    step = 2 * SMUDGING_STEP_BITS
-    smudging = -(-((shown << SMUDGING_BITS) ** 2) >> step) << step
-    scale, squares = opening_growth(holders, threshold)
-    return Budget(payload, smudging, scale * payload + noise_tail(smudging * squares, TASK_DRAWS))
-
-
-def budget(params: SumParams) -> Budget:
-    """Return the noise of honest parties under `params`.
-
-    Raises WrongParameters when an honest opening could fail, or junk could pass for one.
-    """
-    found = _budget(params.summands, params.ring_degree, params.prime_bits[-1], params.holders, params.threshold)
-    if prod(params.primes[:-1]) < (2 * params.plain_modulus * found.residual) << _MARGIN_BITS:
-        raise WrongParameters(
-            f"{params.data_primes} primes of {params.data_bits} bits leave no room for the noise of {params.summands} "
-            f"updates and {params.holders} holders: take parameters from `plan`"
-        )
-    if lift(params.holders, params.threshold) % params.plain_modulus == 0:
-        raise WrongParameters("the plain modulus divides the opening scale: take parameters from `plan`")
-    return found
+_CANDIDATES: Final[Mapping[str, Callable[[Demand], Iterable[SumParams]]]] = {
+    "bfv": bfv_planner.candidates,
+    "ring": ring_planner.candidates,
+}
 
 
 def plan(scheme: str, demand: Demand) -> SumParams:
-    """Return the parameters that serve `demand` with the fewest payload bytes.
+    """Return the parameters that serve `demand` with the fewest bytes of one update, boxes included.
 
     Raises WrongParameters, with the numbers, when nothing does.
     """
-    if scheme != "bfv":
-        raise WrongParameters(f"there is no secure sum scheme '{scheme}': use 'bfv'")
-    found = min(_candidates(demand), key=lambda p: (p.payload_bytes, p.lanes), default=None)
+    if scheme not in _CANDIDATES:
+        raise WrongParameters(f"there is no secure sum scheme '{scheme}': use {' or '.join(map(repr, _CANDIDATES))}")
+    found = min(_CANDIDATES[scheme](demand), key=lambda p: (p.upload_bytes, p.lanes), default=None)
     if found is None:
         raise WrongParameters(
-            f"no parameters hold sums up to {demand.value_bound} (2^{demand.value_bound.bit_length()}) of "
-            f"{demand.summands} updates with {demand.threshold} of {demand.holders} holders: take a coarser grid, "
-            "fewer clients or fewer holders"
+            f"no parameters of scheme '{scheme}' hold sums up to {demand.value_bound} "
+            f"(2^{demand.value_bound.bit_length()}) of {demand.summands} updates with {demand.threshold} of "
+            f"{demand.holders} holders: take a coarser grid, fewer clients or fewer holders"
         )
     return found
-
-
-def _candidates(demand: Demand) -> Iterator[SumParams]:
-    lane_bits = demand.value_bound.bit_length() + 1
-    for lanes in range(1, min(MOST_LANES, 62 // lane_bits) + 1):
-        plain = _plain_modulus(demand.value_bound, lanes, lane_bits)
-        for data_primes in range(1, 5) if plain else ():
-            sizes = _prime_sizes(demand, plain, data_primes)
-            if sizes:
-                yield SumParams(
-                    scheme="bfv",
-                    dimension=demand.dimension,
-                    summands=demand.summands,
-                    value_bound=demand.value_bound,
-                    ring_degree=DEGREE,
-                    prime_bits=sizes,
-                    plain_modulus=plain,
-                    lanes=lanes,
-                    lane_bits=lane_bits,
-                    holders=demand.holders,
-                    threshold=demand.threshold,
-                )
-
-
-def _plain_modulus(value_bound: int, lanes: int, lane_bits: int) -> int:
-    """The largest prime of the smallest size in which at most 7 of 8 residues are sums within the bound; 0 if none."""
-    span = lane_span(value_bound, lanes, lane_bits)
-    valid = (2 * value_bound + 1) ** lanes
-    for bits in range(max(_SMALLEST_PLAIN, span.bit_length()), 61):
-        (prime,) = largest_primes(DEGREE, bits, 1)
-        if 2 * span < prime - 1 and 8 * valid <= 7 * prime:
-            return prime
-    return 0
-
-
-def _prime_sizes(demand: Demand, plain: int, data_primes: int) -> tuple[int, ...]:
-    """The smallest primes that leave room for all noise; empty if none do within 128 bits of security."""
-    for size in _PRIME_SIZES:
-        room = min(60, LARGEST_MODULUS_BITS[DEGREE] - data_primes * size)
-        special = room - (room == plain.bit_length())
-        if special < _PRIME_SIZES[0] or size == plain.bit_length():
-            continue
-        noise = _budget(demand.summands, DEGREE, special, demand.holders, demand.threshold)
-        sizes = (size,) * data_primes
-        needed = (2 * plain * noise.residual) << _MARGIN_BITS
-        if (data_primes * size) >= needed.bit_length() and _product(size, data_primes, special) >= needed:
-            return (*sizes, special)
-    return ()
-
-
-def _product(size: int, data_primes: int, special: int) -> int:
-    # a special prime of the same size is the largest of the pool: SEAL gives the smallest first
-    drawn = largest_primes(DEGREE, size, data_primes + (special == size))
-    return prod(drawn[-data_primes:])

@@ -1,10 +1,14 @@
 """The seam that every secure sum stands behind: roles get the verbs of their role, and no others.
 
-A holder contributes, joins, answers; a client seals; the node adds; the release step combines.
+Two kinds of scheme share the client's, the node's and the release step's verbs. Under a `KeyedScheme` (`boxed` is
+False) holders make one joint key a task, and answer what the node asks them to open. Under a `BoxedScheme` (`boxed` is
+True) there is no key: each client sends each holder a share of its mask in a box, and holders answer for a roster.
+`if scheme.boxed:` tells them apart, for mypy too.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, Self
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 from fednode_crypto.errors import Tampered, WrongParameters
 from fednode_crypto.params import SumParams
 from fednode_crypto.rng import Rng
+from fednode_crypto.secret import Secret
 
 
 class WrongAnswer(Tampered):
@@ -63,23 +68,47 @@ class HolderShare(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Sealing(Secret):
+    """What a client sends for one update: `payload` to the node, `shares` by point, each in a box for that holder.
+
+    Keyed schemes have no shares. A threshold of shares and the payload give the update away: neither is to be logged,
+    and what is stored to be sent again is the boxes, not the shares.
+    """
+
+    payload: bytes
+    shares: Mapping[int, bytes] = field(default_factory=dict)
+
+
 class Sealer(Protocol):
-    """Seals updates under one joint key."""
+    """Seals updates under one set of parameters (and one joint key, if the scheme has one)."""
 
-    def seal(self, values: NDArray[np.int64], rng: Rng) -> bytes:
-        """Return exactly `payload_bytes` that hide `values`, int64 (dimension,).
+    def seal(self, values: NDArray[np.int64], rng: Rng, context: bytes = b"") -> Sealing:
+        """Return exactly `payload_bytes` that hide `values`, int64 (dimension,), and `share_bytes` for each holder.
 
-        Raises Overflow when a value lies outside the bound, ValueError for another type or shape.
+        `context` binds the round: everyone in it uses the same bytes, no other round does. Keyed schemes ignore it.
+        Raises Overflow when a value lies outside the bound; ValueError for another type or shape, and when a boxed
+        scheme gets no context.
         """
         ...
 
 
 class SealedSum(Protocol):
-    """A sum of sealed updates: a commutative monoid of immutable values, added by a party without any key."""
+    """A sum of sealed updates: a commutative monoid, added up by a party without any key.
+
+    Every verb returns a new sum and leaves this one as it is, except `absorb`.
+    """
 
     @property
     def count(self) -> int:
         """Payloads in the sum."""
+        ...
+
+    def absorb(self, payload: bytes) -> None:
+        """Add one payload to this very sum, without allocating: for the one who owns it. Raises as `add`.
+
+        Nothing is changed when it raises.
+        """
         ...
 
     def add(self, payload: bytes) -> Self:
@@ -99,20 +128,59 @@ class SealedSum(Protocol):
         ...
 
     def to_bytes(self) -> bytes:
-        """Return a checkpoint."""
+        """Return a checkpoint: the same bytes for the same payloads in any order and grouping."""
         ...
 
 
-class SumScheme(Protocol):
-    """A secure sum: clients seal integers, a node adds what it cannot read, t of k holders open the sum exactly.
+class CommonVerbs(Protocol):
+    """What every scheme does for the node and the release step.
 
-    `task` is the caller's: bytes that bind the task and its cohort. Objects of one scheme (keys, shares, sums) given to
-    another raise ValueError. `restore_*` undo `private_bytes` and `to_bytes`, and raise Tampered for other bytes.
+    Objects of one scheme (keys, shares, sums) given to another raise ValueError, its parameters WrongParameters.
+    `restore_*` undo `private_bytes` and `to_bytes`, and raise Tampered for other bytes.
     """
 
     @property
     def name(self) -> str:
         """What `SumParams.scheme` calls it."""
+        ...
+
+    @property
+    def boxed(self) -> bool:
+        """Whether clients send boxes (`BoxedScheme`); else there is a joint key (`KeyedScheme`)."""
+        ...
+
+    def sealer(self, params: SumParams, key: JointKey | None = None) -> Sealer:
+        """Return what a client seals with, worth keeping for the task.
+
+        Keyed schemes need the task's key, boxed ones take None: else ValueError.
+        """
+        ...
+
+    def zero(self, params: SumParams) -> SealedSum:
+        """Return the empty sum."""
+        ...
+
+    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
+        """Return the sum in a checkpoint."""
+        ...
+
+    def combine(
+        self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
+    ) -> NDArray[np.int64]:
+        """Return the exact sum, int64 (dimension,), from t or more answers by point; `context` as for `Sealer.seal`.
+
+        Raises NotEnoughShares for fewer; Tampered when the answers do not open this sum, a value is out of bound, or
+        answers contradict each other: as WrongAnswer, whose `points` name the holders to leave out where that shows.
+        """
+        ...
+
+
+class KeyedScheme(CommonVerbs, Protocol):
+    """A scheme with a joint key. `task` is the caller's: bytes that bind the task and its cohort."""
+
+    @property
+    def boxed(self) -> Literal[False]:
+        """False: there is a joint key, and no boxes."""
         ...
 
     def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> Contribution:
@@ -147,18 +215,6 @@ class SumScheme(Protocol):
         """Return the share that a holder kept."""
         ...
 
-    def sealer(self, params: SumParams, key: JointKey) -> Sealer:
-        """Return what a client seals with; worth keeping for the task."""
-        ...
-
-    def zero(self, params: SumParams) -> SealedSum:
-        """Return the empty sum."""
-        ...
-
-    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
-        """Return the sum in a checkpoint."""
-        ...
-
     def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
         """Return a holder's part of the opening, exactly `answer_bytes`.
 
@@ -166,19 +222,40 @@ class SumScheme(Protocol):
         """
         ...
 
-    def combine(self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
-        """Return the exact sum, int64 (dimension,), from t or more answers by point.
 
-        Raises NotEnoughShares for fewer; Tampered when the answers do not open this sum, a value is out of bound, or
-        answers contradict each other: as WrongAnswer, whose `points` name the holders to leave out where that shows.
+class BoxedScheme(CommonVerbs, Protocol):
+    """A scheme in which each client shares its own mask among the holders."""
+
+    @property
+    def boxed(self) -> Literal[True]:
+        """True: there is no key, and each client sends each holder a box."""
+        ...
+
+    def check_share(self, params: SumParams, share: bytes) -> None:
+        """Return if `share` can be a client's, else raise Tampered: strike that client from the roster, by name."""
+        ...
+
+    def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
+        """Return a holder's part of the opening, exactly `answer_bytes`: one share of each client of the roster.
+
+        The caller has checked the roster and recorded it, and answers no second roster in that round. Raises Tampered
+        for a malformed share, Overflow for more than were planned, ValueError for none.
         """
         ...
 
 
-def scheme(name: str) -> SumScheme:
-    """Return the scheme of that name: 'bfv'. Raises WrongParameters for another name."""
-    if name != "bfv":
-        raise WrongParameters(f"there is no secure sum scheme '{name}': use 'bfv'")
-    from fednode_crypto.bfv import Bfv
+SumScheme = KeyedScheme | BoxedScheme
+"""A secure sum: clients seal integers, a node adds what it cannot read, t of k holders open the sum exactly."""
 
-    return Bfv()
+
+def scheme(name: str) -> SumScheme:
+    """Return the scheme of that name: 'ring' or 'bfv'. Raises WrongParameters for another name."""
+    if name == "ring":
+        from fednode_crypto.ring import RingMask
+
+        return RingMask()
+    if name == "bfv":
+        from fednode_crypto.bfv import Bfv
+
+        return Bfv()
+    raise WrongParameters(f"there is no secure sum scheme '{name}': use 'ring' or 'bfv'")

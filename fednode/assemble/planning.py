@@ -70,8 +70,8 @@ class Plan:
             "reference": f"{exact} by the exact Gaussian",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{params.scheme}, {params.threshold} of {params.holders} holders open; {slots}",
-            "bytes up": f"{params.payload_bytes:,} a client a round, {params.payload_bytes / plain:.1f} x float32",
-            "bytes down": f"{plain:,} a client a round, and the joint key once",
+            "bytes up": f"{params.upload_bytes:,} a client a round, {params.upload_bytes / plain:.2f} x float32",
+            "bytes down": f"{plain:,} a client a round, and the holders' keys",
         }
         lines = [f"{name:<12}{text}" for name, text in rows.items()]
         return lines + [f"warning     {warning}" for warning in self.warnings]

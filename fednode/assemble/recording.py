@@ -28,6 +28,18 @@ from fednode.reports import (
     Trust,
 )
 
+_ADVERSARY = {
+    "ring": "a node that lies, together with up to {corrupt} corrupt holders and any clients, as long as two of the "
+    "survivors are honest",
+    "bfv": "a node and fewer holders than it takes to open that follow the protocol and look at all they get; a node "
+    "that lies to the holders about what they open is out of its scope",
+}
+
+_ASSUMED = {
+    "ring": {"Ring-LWE is hard, also with the sum of the masks known": "parameters and argument in docs/crypto.md"},
+    "bfv": {"The node follows the protocol": "a node that lies about what the holders open learns more"},
+}
+
 OUTCOMES: dict[type[FednodeError], str] = {
     Interrupted: "stopped",
     TooFewSurvivors: "too-few-survivors",
@@ -119,10 +131,9 @@ def _trust(session: Session) -> Trust:
     return Trust(
         enrolment=HOW_ENROLLED,
         scheme=params.scheme,
-        adversary="a node and fewer holders than it takes to open that follow the protocol and look at all they get; "
-        "a node that lies to the holders about what they open is out of its scope",
+        adversary=_ADVERSARY[params.scheme].format(corrupt=2 * params.threshold - params.holders - 1),
         sum_params=params.to_dict(),
-        payload_bytes=params.payload_bytes,
+        payload_bytes=params.upload_bytes,
         float32_bytes=4 * params.dimension,
         holders=params.holders,
         threshold=params.threshold,
@@ -177,7 +188,7 @@ def _claims(plan: Plan) -> Claims:
     assumed = {
         f"At most {terms.assumed_colluders} survivors work together": "more of them know more of the noise",
         f"Fewer than {params.threshold} of {params.holders} holders work together": "that many could open one update",
-        "The node follows the protocol": "with scheme bfv, a node that lies about what the holders open learns more",
+        **_ASSUMED[params.scheme],
         "One person's messages are one record": "somebody with several records is protected less",
     }
     return Claims(_listed(verified), _listed(attested), _listed(assumed))

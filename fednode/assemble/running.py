@@ -23,7 +23,7 @@ from fednode.settings import RunSettings, to_toml
 from fednode_clients.membership import Parts
 from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
-PHASES = ("reading the data", "making keys", "making features", "agreeing on a joint key")
+PHASES = ("reading the data", "making keys", "making features", "meeting the members")
 FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
 
 

@@ -1,9 +1,11 @@
 """One run from the side of the node: the same for every engine, given a `Grid` and a cohort."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from fednode.assemble.model_file import accuracy, write_model
 from fednode.assemble.planning import Plan
-from fednode.cache import Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull
 from fednode.clock import Clock
 from fednode.driver import Channel, Node, RoundOutcome
 from fednode.driver import Task as DriverTask
@@ -95,16 +97,26 @@ class Session:
             self._save(named, experiment)
             return accuracy_record(accuracy(named, experiment))
 
-        strategy = FedNodeStrategy(self._task(), lambda channel: self._node(channel, ledger), seen)
         initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
-        self.observer.phase("agreeing on a joint key")
-        strategy.start(
-            grid,
-            initial_record(initial),
-            num_rounds=self.plan.settings.rounds,
-            timeout=self.plan.settings.deadline,
-            evaluate_fn=evaluate,
-        )
+        self.observer.phase("meeting the members")
+        with self._updates() as updates:
+            strategy = FedNodeStrategy(self._task(), lambda channel: self._node(channel, ledger, updates), seen)
+            strategy.start(
+                grid,
+                initial_record(initial),
+                num_rounds=self.plan.settings.rounds,
+                timeout=self.plan.settings.deadline,
+                evaluate_fn=evaluate,
+            )
+
+    @contextmanager
+    def _updates(self) -> Iterator[FileBackend]:
+        """Where sealed updates wait for their round: on disk, so that they do not fill the node's memory."""
+        with (
+            TemporaryDirectory(prefix=".updates-", dir=self.folder) as waiting,
+            FileBackend(Path(waiting), self.tools.clock, self._update_limits(), WhenFull.REFUSE) as backend,
+        ):
+            yield backend
 
     def _save(self, arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) -> None:
         floats = {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()}
@@ -119,13 +131,15 @@ class Session:
             self.run_id, self.cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure
         )
 
-    def _node(self, channel: Channel, ledger: Ledger) -> Node:
+    def _update_limits(self) -> Limits:
+        """Room for every client's sealed update and its boxes, and no more."""
+        params, clients = self.plan.sum_params, self.plan.settings.clients
+        boxes = params.upload_bytes - params.payload_bytes + 64 * params.holders
+        return Limits(2 * clients, clients * (params.payload_bytes + boxes), max(params.payload_bytes, boxes))
+
+    def _node(self, channel: Channel, ledger: Ledger, updates: CacheBackend) -> Node:
         plan, clock = self.plan, self.tools.clock
-        whole = plan.sum_params.payload_bytes * plan.settings.clients
         model = 8 * plan.layout.dimension + 4096
-        updates = MemoryBackend(
-            clock, Limits(plan.settings.clients, whole, plan.sum_params.payload_bytes), WhenFull.REFUSE
-        )
         parameters = MemoryBackend(clock, Limits(16, 4 * model, model), WhenFull.REFUSE)
         return Node(
             channel=channel,

@@ -4,6 +4,7 @@
 """
 
 from fednode.cache.backend import MISSING, CacheBackend, Limits, Missing, StoreFull, TooLarge
+from fednode.cache.file import FileBackend
 from fednode.cache.memory import MemoryBackend, Usage, WhenFull
 from fednode.cache.parameters import ParameterSnapshot, ParameterStore, parameter_digest
 from fednode.cache.updates import UpdateId, UpdateLost, UpdateStore
@@ -11,6 +12,7 @@ from fednode.cache.updates import UpdateId, UpdateLost, UpdateStore
 __all__ = [
     "MISSING",
     "CacheBackend",
+    "FileBackend",
     "Limits",
     "MemoryBackend",
     "Missing",

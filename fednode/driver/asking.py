@@ -30,14 +30,14 @@ def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator
             node.clock.sleep(node.poll)
 
 
-def read_answer(reply: Reply, kind: str, task: Task, max_body: int) -> Envelope:
+def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached: int = 0) -> Envelope:
     """The signed envelope of `kind` in a reply, by the member that was asked, about this task.
 
     Raises `PeerFault`: "no-answer", "refused" with the member's own reason, or what reading and verifying raise.
     """
     if reply.frame is None:
         raise PeerFault("no-answer", reply.error)
-    envelope = Envelope.from_bytes(reply.frame, max_body)
+    envelope = Envelope.from_bytes(reply.frame, max_body, max_attached)
     member = envelope.signed.verified(task.cohort)
     if member.name != reply.sender:
         raise PeerFault("stranger", f"{member.name} answered for {reply.sender}")

@@ -20,7 +20,7 @@ from fednode.protocol.known import known_vector
 from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, ask_frame, spec_frame
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.wire import split_parts
-from fednode_crypto import CryptoError
+from fednode_crypto import CryptoError, KeyedScheme
 from fednode_crypto.scheme import JointKey
 
 log = logging.getLogger("fednode.driver")
@@ -41,13 +41,15 @@ def agree_on_key(node: Node, task: Task) -> AgreedKey:
     Raises `TooFewHolders` naming those who did not do their part, `OpeningRejected` if the known vector does not come
     out, `Interrupted` if the operator asked to stop before it did.
     """
+    if node.scheme.boxed:
+        raise ValueError(f"scheme {node.scheme.name} has no joint key to agree on")
     try:
-        return _agree(node, task)
+        return _agree(node, task, node.scheme)
     except PeerFault as fault:
         raise TooFewHolders(f"a holder broke the key ceremony ({fault}); find out why and start again") from fault
 
 
-def _agree(node: Node, task: Task) -> AgreedKey:
+def _agree(node: Node, task: Task, scheme: KeyedScheme) -> AgreedKey:
     card = TaskCard(task.name, task.cohort, task.sum_params)
     committed = _ask_all(node, task, "key-commitment", _same(task, ask_frame("key-commit", task.name, card.parts())))
     commitments = KeyParts(_by_point(task, committed), {}).verified(card)
@@ -55,7 +57,7 @@ def _agree(node: Node, task: Task) -> AgreedKey:
     contents = {name: split_parts(bundle.body, task.sum_params.holders + 1) for name, bundle in bundles.items()}
     reveals = {task.cohort.member(name).point: _envelope(name, parts, "part") for name, parts in contents.items()}
     published = KeyParts(commitments.commitments, reveals).verified(card)
-    key = _joint_key(node, task, published)
+    key = _joint_key(scheme, task, published)
     _ask_all(node, task, "key-joined", _join_requests(task, published, contents))
     _check_key(node, task, key)
     log.info("joint key %s agreed by %d holders", key.digest().hex()[:16], len(reveals))
@@ -103,9 +105,9 @@ def _envelope(name: str, parts: Mapping[str, bytes], label: str) -> Envelope:
     return Envelope.from_bytes(parts[label], MAX_KEY_PART)
 
 
-def _joint_key(node: Node, task: Task, published: KeyParts) -> JointKey:
+def _joint_key(scheme: KeyedScheme, task: Task, published: KeyParts) -> JointKey:
     try:
-        return node.scheme.joint_key(
+        return scheme.joint_key(
             task.sum_params, task.key_context(), published.bodies("reveals"), published.bodies("commitments")
         )
     except CryptoError as error:
@@ -144,7 +146,8 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
     fold = Fold(node.scheme.zero(task.sum_params))
     for name, envelope in sorted(sealed.items()):
         fold = fold.add(name, envelope.body)
-    request = open_requests(task, spec, [sealed[name].signed for name in sorted(sealed)], fold)
+    heads = [sealed[name].signed for name in sorted(sealed)]
+    request = open_requests(task, spec, heads, fold, frozenset(holder.point for holder in task.cohort.holders))
     answers: dict[int, bytes] = {}
     for reply in ask(node, request.messages, task.terms.deadline):
         try:
@@ -153,6 +156,6 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
         except FednodeError as fault:
             log.warning("%s did not open the known vector: %s", reply.sender, fault)
     _heed_stop(node)
-    opened = combine_answers(node, task, fold, answers).values
+    opened = combine_answers(node, task, fold, answers, spec.digest()).values
     if not np.array_equal(opened, known_vector(task.sum_params, task.key_context()) * len(sealed)):
         raise OpeningRejected("the known vector did not come out of the new joint key; start again with a new task")

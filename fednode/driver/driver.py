@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.driver.asking import ask, read_answer
+from fednode.driver.boxes import gather_box_keys
 from fednode.driver.ceremony import AgreedKey, agree_on_key
 from fednode.driver.channel import Request
 from fednode.driver.parts import Node, RoundOutcome, Task
 from fednode.driver.rounds import RoundRun
 from fednode.errors import PeerFault
 from fednode.protocol.model import model_digest
-from fednode.protocol.requests import ask_frame
+from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec
 
 log = logging.getLogger("fednode.driver")
@@ -26,14 +27,17 @@ class Driver:
         self._node, self._task = node, task
         self._key: AgreedKey | None = None
         self._uninformed = {client.name for client in task.cohort.clients}
+        if node.scheme.boxed:
+            self._uninformed |= {holder.name for holder in task.cohort.holders}
         self._momentum = task.optimiser.init(task.layout.dimension)
 
     def begin(self, parameters: NDArray[np.float64]) -> None:
-        """Agree on a joint key and write version 1 of the model.
+        """Agree on a joint key, where the scheme has one, and write version 1 of the model.
 
         Raises `TooFewHolders` or `OpeningRejected`: nothing was sent to a client then, and nothing was charged.
         """
-        self._key = agree_on_key(self._node, self._task)
+        if not self._node.scheme.boxed:
+            self._key = agree_on_key(self._node, self._task)
         self._node.parameters.write(parameters, {"round": 0})
 
     def run_round(self, number: int) -> RoundOutcome:
@@ -43,7 +47,9 @@ class Driver:
         """
         self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
         self._inform()
-        outcome = RoundRun(self._node, self._task, self._spec(number), self._invited()).run()
+        keys = gather_box_keys(self._node, self._task, number) if self._node.scheme.boxed else None
+        key_digest = self._agreed().key.digest() if keys is None else keys.digest()
+        outcome = RoundRun(self._node, self._task, self._spec(number, key_digest), self._invited(), keys).run()
         for name, reason in outcome.rejected:
             if reason == "refused: unknown-task":
                 self._uninformed.add(name)
@@ -72,8 +78,9 @@ class Driver:
         """Give the task and the joint key to clients that do not have them: all at first, later those that forgot."""
         if not self._uninformed:
             return
-        agreed = self._agreed()
-        frame = ask_frame("task", self._task.name, agreed.card.parts() | agreed.published.parts())
+        card = TaskCard(self._task.name, self._task.cohort, self._task.sum_params)
+        published = {} if self._node.scheme.boxed else self._agreed().published.parts()
+        frame = ask_frame("task", self._task.name, card.parts() | published)
         request = Request("query", f"{self._task.name}/task", frame)
         for reply in ask(self._node, dict.fromkeys(sorted(self._uninformed), request), self._task.terms.deadline):
             try:
@@ -82,7 +89,7 @@ class Driver:
             except PeerFault as fault:
                 log.warning("%s did not take the task: %s", reply.sender, fault)
 
-    def _spec(self, number: int) -> RoundSpec:
+    def _spec(self, number: int, key_digest: bytes) -> RoundSpec:
         snapshot = self._node.parameters.read()
         return RoundSpec(
             task=self._task.name,
@@ -90,7 +97,7 @@ class Driver:
             model_version=snapshot.version,
             model_digest=model_digest(self._task.layout.unflatten(snapshot.vector)),
             cohort_digest=self._task.cohort.digest(),
-            key_digest=self._agreed().key.digest(),
+            key_digest=key_digest,
             terms=self._task.terms,
             sum_params=self._task.sum_params,
         )

@@ -39,12 +39,14 @@ class Opening:
     body: bytes = field(repr=False)
 
 
-def open_requests(task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold) -> OpenRequest:
-    """The request to open `fold`, whose updates have these signed heads."""
+def open_requests(
+    task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold, points: frozenset[int]
+) -> OpenRequest:
+    """The request to the holders at `points` to open `fold`, whose updates have these signed heads."""
     roster, wanted = roster_part(heads), fold.total.request()
     frame = spec_frame("open", spec, {"roster": roster, "request": wanted})
     tag = f"{task.name}/open/{spec.round}"
-    messages = {holder.name: Request("query", tag, frame) for holder in task.cohort.holders}
+    messages = {holder.name: Request("query", tag, frame) for holder in task.cohort.holders if holder.point in points}
     return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), messages)
 
 
@@ -69,20 +71,20 @@ class Combined:
     left_out: tuple[int, ...] = ()
 
 
-def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes]) -> Combined:
+def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes], spec_digest: bytes) -> Combined:
     """The sum; a holder whose answer contradicts the others is left out if enough remain.
 
     Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must be.
     """
     try:
-        return Combined(node.scheme.combine(task.sum_params, fold.total, answers))
+        return Combined(node.scheme.combine(task.sum_params, fold.total, answers, spec_digest))
     except NotEnoughShares as error:
         raise TooFewHolders(str(error)) from error
     except WrongAnswer as error:
         rest = {point: answer for point, answer in answers.items() if point not in error.points}
         if error.points and len(rest) >= task.sum_params.threshold:
             log.warning("the answers of points %s are wrong and left out", error.points)
-            combined = combine_answers(node, task, fold, rest)
+            combined = combine_answers(node, task, fold, rest, spec_digest)
             return replace(combined, left_out=(*error.points, *combined.left_out))
         raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error
     except Tampered as error:

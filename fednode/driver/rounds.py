@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +9,14 @@ from numpy.typing import NDArray
 from fednode.aggregate import Fold
 from fednode.cache import StoreFull
 from fednode.driver.asking import read_answer
+from fednode.driver.boxes import BoxRequest, box_request, check_boxes, read_checked
 from fednode.driver.channel import Reply, Request
 from fednode.driver.opening import OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.parts import Node, Release, RoundOutcome, Task
+from fednode.driver.tally import Tally
 from fednode.errors import BudgetExhausted, OpeningRejected, PeerFault, TooFewHolders
 from fednode.privacy import Receipt
+from fednode.protocol.boxkeys import BoxKeys, box_name
 from fednode.protocol.envelope import Envelope, Signed
 from fednode.protocol.model import model_digest
 from fednode.protocol.requests import spec_frame
@@ -25,6 +27,8 @@ from fednode.round import (
     Charge,
     Charged,
     ChargeRefused,
+    Check,
+    Checked,
     Combine,
     DeadlinePassed,
     Discard,
@@ -45,41 +49,37 @@ from fednode.round import (
     Round,
     State,
     StopAsked,
+    Strike,
 )
+from fednode.wire import join_parts, split_parts
 
 log = logging.getLogger("fednode.driver")
 
-
-@dataclass(slots=True)
-class Tally:
-    """What happened in a round, for the record: names, reasons and bytes, never a payload."""
-
-    rejected: list[tuple[str, str]] = field(default_factory=list)
-    discarded: list[tuple[str, str]] = field(default_factory=list)
-    silent: list[tuple[str, str]] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
-    bytes_up: list[int] = field(default_factory=list)
-    bytes_down: list[int] = field(default_factory=list)
-    cause: str = ""
-    reason: str = ""
+_BOXES = "/boxes"
+"""After a client's name in the store: a name that no member can have."""
 
 
 class RoundRun:
     """Drives one round from its spec to its outcome. Used once."""
 
-    def __init__(self, node: Node, task: Task, spec: RoundSpec, invited: frozenset[str]) -> None:
-        self._node, self._task, self._spec = node, task, spec
+    def __init__(
+        self, node: Node, task: Task, spec: RoundSpec, invited: frozenset[str], keys: BoxKeys | None = None
+    ) -> None:
+        self._node, self._task, self._spec, self._keys = node, task, spec, keys
         self._digest = spec.digest()
+        self._points = frozenset(holder.point for holder in task.cohort.holders) if keys is None else keys.points
         self._round = Round(
             spec_digest=self._digest,
             invited=invited,
             min_survivors=spec.terms.min_survivors,
-            holders=frozenset(holder.point for holder in task.cohort.holders),
+            holders=self._points,
             threshold=spec.sum_params.threshold,
+            boxed=keys is not None,
         )
         self._fold = Fold(node.scheme.zero(spec.sum_params))
         self._heads: dict[str, Signed] = {}
         self._waiting: tuple[Envelope, Fold] | None = None
+        self._boxes: BoxRequest | None = None
         self._request: OpenRequest | None = None
         self._answers: dict[int, bytes] = {}
         self._sum: NDArray[np.int64] | None = None
@@ -95,8 +95,8 @@ class RoundRun:
         """
         try:
             self._invite()
-            self._until(State.COLLECTING)
-            self._until(State.OPENING)
+            for state in (State.COLLECTING, State.CHECKING, State.OPENING):
+                self._until(state)
         finally:
             self._node.updates.consume(self._spec.task, self._spec.round)
         return self._outcome()
@@ -108,7 +108,8 @@ class RoundRun:
         arrays = self._task.layout.unflatten(snapshot.vector)
         if model_digest(arrays) != self._spec.model_digest:
             raise RuntimeError("the spec names another model than the one that is sent")
-        request = Request("train", self._tag("round"), spec_frame("round", self._spec), arrays)
+        parts = {} if self._keys is None else self._keys.parts()
+        request = Request("train", self._tag("round"), spec_frame("round", self._spec, parts), arrays)
         self._tally.bytes_down += [request.size] * len(self._round.invited)
         self._node.channel.send(dict.fromkeys(sorted(self._round.invited), request))
 
@@ -116,7 +117,7 @@ class RoundRun:
         """Take in what comes until the round has left `state`, or the time for it is over."""
         deadline = self._node.clock.now() + self._spec.terms.deadline
         while self._round.state is state:
-            if state is State.COLLECTING and self._node.stop():
+            if state is not State.OPENING and self._node.stop():
                 self._handle(StopAsked())
                 return
             replies = self._node.channel.receive()
@@ -139,6 +140,8 @@ class RoundRun:
     def _take(self, reply: Reply) -> None:
         if reply.tag == self._tag("round"):
             self._take_update(reply)
+        elif reply.tag == self._tag("boxes"):
+            self._take_checked(reply)
         elif reply.tag == self._tag("open"):
             self._take_opening(reply)
         elif "/round/" in reply.tag:
@@ -149,7 +152,11 @@ class RoundRun:
     def _take_update(self, reply: Reply) -> None:
         self._tally.bytes_up.append(len(reply.frame or b""))
         try:
-            envelope = read_answer(reply, "update", self._task, self._spec.sum_params.payload_bytes)
+            params = self._spec.sum_params
+            most = params.upload_bytes - params.payload_bytes
+            envelope = read_answer(reply, "update", self._task, params.payload_bytes, most)
+            if self._keys is not None:
+                check_boxes(envelope, self._keys, most // params.holders)
             fold = self._tried(envelope)
         except PeerFault as fault:
             log.warning("round %d: %s: %s", self._spec.round, reply.sender, fault)
@@ -166,6 +173,22 @@ class RoundRun:
         already = sender in self._fold.names or self._round.state is not State.COLLECTING
         return self._fold if already or envelope.head.spec != self._digest else self._fold.add(sender, envelope.body)
 
+    def _take_checked(self, reply: Reply) -> None:
+        point = self._task.cohort.member(reply.sender).point
+        if self._boxes is None:
+            raise RuntimeError("an answer about boxes that were never handed on")
+        try:
+            struck = read_checked(reply, self._boxes, self._task)
+        except PeerFault as fault:
+            self._silence(reply.sender, point, fault)
+            return
+        self._handle(Checked(point, struck))
+
+    def _silence(self, holder: str, point: int, fault: PeerFault) -> None:
+        log.warning("round %d: %s: %s", self._spec.round, holder, fault)
+        self._tally.silent.append((holder, fault.reason))
+        self._handle(HolderSilent(point, fault.reason))
+
     def _take_opening(self, reply: Reply) -> None:
         point = self._task.cohort.member(reply.sender).point
         if self._request is None:
@@ -173,9 +196,7 @@ class RoundRun:
         try:
             opening = read_opening(reply, self._request, self._task)
         except PeerFault as fault:
-            log.warning("round %d: %s: %s", self._spec.round, reply.sender, fault)
-            self._tally.silent.append((reply.sender, fault.reason))
-            self._handle(HolderSilent(point, fault.reason))
+            self._silence(reply.sender, point, fault)
             return
         if point not in self._answers:
             self._answers[point] = opening.body
@@ -197,6 +218,10 @@ class RoundRun:
                 self._tally.rejected.append((client, reason))
             case Discard(client, reason):
                 self._tally.discarded.append((client, reason))
+            case Check(clients):
+                self._hand_on_boxes(clients)
+            case Strike(clients):
+                self._strike(clients)
             case Charge(survivors):
                 self._charge(survivors)
             case Open():
@@ -215,12 +240,40 @@ class RoundRun:
         envelope, fold = self._waiting
         try:
             self._node.updates.put(self._spec.task, self._spec.round, client, envelope.body)
+            if envelope.attached:
+                boxes = join_parts(envelope.attached)
+                self._node.updates.put(self._spec.task, self._spec.round, client + _BOXES, boxes)
         except StoreFull as full:
             log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
             self._handle(NotKept(client, "no-room"))
             return
         self._fold, self._heads[client] = fold, envelope.signed
         self._handle(Kept(client))
+
+    def _stored(self, name: str) -> bytes:
+        data = self._node.updates.get(self._spec.task, self._spec.round, name)
+        if not isinstance(data, bytes):
+            raise RuntimeError(f"{name} of round {self._spec.round} was kept and is not in the store")
+        return data
+
+    def _hand_on_boxes(self, clients: tuple[str, ...]) -> None:
+        """One holder at a time, from the store: no more than one holder's boxes are in memory."""
+        heads = [self._heads[name] for name in clients]
+        for holder in self._task.cohort.holders:
+            if holder.point in self._points:
+                mine = {
+                    name: split_parts(self._stored(name + _BOXES), len(self._points))[box_name(holder.point)]
+                    for name in clients
+                }
+                self._boxes = box_request(self._task, self._spec, heads, holder, mine)
+                self._node.channel.send(self._boxes.messages)
+
+    def _strike(self, clients: tuple[str, ...]) -> None:
+        for name in clients:
+            log.warning("round %d: the box of %s does not open, it is struck", self._spec.round, name)
+            self._fold = self._fold.strike(name, self._stored(name))
+            self._tally.rejected.append((name, "bad-box"))
+            del self._heads[name]
 
     def _charge(self, survivors: tuple[str, ...]) -> None:
         event = self._task.event(len(survivors))
@@ -233,13 +286,13 @@ class RoundRun:
 
     def _open(self) -> None:
         heads = [self._heads[name] for name in self._round.survivors]
-        self._request = open_requests(self._task, self._spec, heads, self._fold)
+        self._request = open_requests(self._task, self._spec, heads, self._fold, self._round.holders)
         self._node.channel.send(self._request.messages)
 
     def _combine(self, points: tuple[int, ...]) -> None:
         answers = {point: self._answers[point] for point in points}
         try:
-            combined = combine_answers(self._node, self._task, self._fold, answers)
+            combined = combine_answers(self._node, self._task, self._fold, answers, self._digest)
         except (OpeningRejected, TooFewHolders) as error:
             self._handle(OpeningFailed(str(error)))
             return
@@ -261,26 +314,29 @@ class RoundRun:
         self._release = Release(mean, receipt)
 
     def _outcome(self) -> RoundOutcome:
-        tally, now = self._tally, self._round
-        # a stopped round did not wait for them: they are not lost
-        expected = now.invited if tally.cause != "stopped" else frozenset[str]()
-        heard = set(now.survivors) | {name for name, _ in tally.rejected + tally.discarded}
-        missing = [holder for holder in self._task.cohort.holders if holder.point in now.silent]
-        named = {name for name, _ in tally.silent}
+        now = self._round
+        quiet: frozenset[int] = frozenset()
+        if self._boxes is not None:
+            quiet |= self._points - now.checked
+        if self._request is not None:
+            quiet |= now.holders - now.answered
+        holders = {holder.name: holder.point for holder in self._task.cohort.holders}
+        silent = {name: "no-key" for name, point in holders.items() if point not in self._points}
+        silent |= {name: "no-answer" for name, point in holders.items() if point in quiet}
         return RoundOutcome(
             round=self._spec.round,
-            cause=tally.cause,
-            reason=tally.reason,
+            cause=self._tally.cause,
+            reason=self._tally.reason,
             invited=len(now.invited),
             survivors=now.survivors,
-            rejected=tuple(tally.rejected),
-            discarded=tuple(tally.discarded),
-            lost=tuple(sorted(expected - heard)),
-            answered=tuple(sorted(tally.answered)),
-            silent=(*tally.silent, *((holder.name, "no-answer") for holder in missing if holder.name not in named)),
+            rejected=tuple(self._tally.rejected),
+            discarded=tuple(self._tally.discarded),
+            lost=self._tally.lost(now.invited, now.survivors),
+            answered=tuple(sorted(self._tally.answered)),
+            silent=self._tally.silences(silent),
             opened=self._request is not None,
-            bytes_up=float(np.mean(tally.bytes_up or [0])),
-            bytes_down=float(np.mean(tally.bytes_down or [0])),
+            bytes_up=float(np.mean(self._tally.bytes_up or [0])),
+            bytes_down=float(np.mean(self._tally.bytes_down or [0])),
             seconds=self._node.clock.time() - self._started,
             release=self._release,
         )

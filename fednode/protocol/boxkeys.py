@@ -20,6 +20,11 @@ class BoxKeys:
 
     envelopes: Mapping[int, Envelope] = field(repr=False)
 
+    @property
+    def points(self) -> frozenset[int]:
+        """The holders that gave a key."""
+        return frozenset(self.envelopes)
+
     def digest(self) -> bytes:
         """32 bytes that name exactly these keys; it stands in the round's spec."""
         return digest("box-keys", *(self.envelopes[point].signed.to_bytes() for point in sorted(self.envelopes)))
@@ -52,6 +57,11 @@ class BoxKeys:
             except (ValueError, CryptoError) as error:
                 raise PeerFault("bad-box-key", f"{member.name} signed bytes that are no key") from error
         return found
+
+
+def box_name(point: int) -> str:
+    """What a box for the holder at this point is called among an update's attachments."""
+    return f"box-{point}"
 
 
 def box_context(spec_digest: bytes, client: str, holder: Member) -> bytes:

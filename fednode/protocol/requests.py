@@ -5,7 +5,9 @@
     key-join     every part, and the boxes for me       -> the digest of the joint key, signed
     key-check    the spec of round 0                    -> a known vector, sealed
     task         cohort, parameters, commitments, parts -> ready
-    round        a spec (and the model beside it)       -> update
+    box-key      a round                                -> a fresh public key for it
+    round        a spec, box keys, the model beside it  -> update
+    boxes        a spec, a roster, the boxes for me     -> checked: whose box is no good
     open         a spec, a roster, what is to be opened -> answer
 
 Any of them may be answered by a `refusal` with a reason.
@@ -118,6 +120,20 @@ def read_ask(kind: str, data: bytes) -> tuple[str, dict[str, bytes]]:
     """Task name and parts of a request without a spec. Raises `PeerFault`."""
     frame = unpack(kind, data, MAX_REQUEST)
     return frame.header.only("task").text("task"), split_parts(frame.body, MAX_PARTS)
+
+
+def key_request(task: str, round_number: int) -> bytes:
+    """The request for a fresh box key for a round."""
+    return ask_frame("box-key", task, {"round": str(round_number).encode("ascii")})
+
+
+def read_key_request(data: bytes) -> tuple[str, int]:
+    """Task and round of a request for a box key. Raises `PeerFault("malformed")`; rounds count from 1."""
+    task, parts = read_ask("box-key", data)
+    text = parts.get("round", b"").decode("ascii", "replace")
+    if not (text.isascii() and text.isdigit() and len(text) <= 7 and str(int(text)) == text and int(text) > 0):
+        raise PeerFault("malformed", "a key is asked for a round from 1 on")
+    return task, int(text)
 
 
 def spec_frame(kind: str, spec: RoundSpec, parts: Mapping[str, bytes] | None = None) -> bytes:

@@ -5,6 +5,7 @@
 `seal` takes `Noised` and nothing else, so a path that skips the clip or the noise does not type-check.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,7 +40,11 @@ class Noised:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A payload that nobody can read alone, bound to the round whose spec has `spec_digest`."""
+    """A payload that nobody can read alone, bound to the round whose spec has `spec_digest`.
+
+    `shares` are secret, one for each holder by point, where the scheme has boxes: they leave in boxes or not at all.
+    """
 
     payload: bytes = field(repr=False)
     spec_digest: bytes
+    shares: Mapping[int, bytes] = field(default_factory=dict, repr=False)

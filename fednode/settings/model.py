@@ -119,7 +119,9 @@ class RunSettings(BaseModel):
         1, ge=0, description="Survivors whose noise is not counted on.", json_schema_extra=_panel("Privacy")
     )
 
-    scheme: Literal["bfv"] = Field("bfv", description="Secure sum in use.", json_schema_extra=_panel("Committee"))
+    scheme: Literal["ring", "bfv"] = Field(
+        "bfv", description="Secure sum: ring, or bfv, the reference.", json_schema_extra=_panel("Committee")
+    )
     holders: Whole = Field(
         5, ge=2, le=16, description="Key holders that guard the sum.", json_schema_extra=_panel("Committee")
     )

@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.insecure import FakeWords, InsecureRng
 
-from fednode_crypto.hazmat import kernels
+from fednode_crypto.hazmat import bits
 from fednode_crypto.hazmat.modular import is_prime, largest_primes, minimal_root, seal_primes
+from fednode_crypto.hazmat.moduli import moduli
 from fednode_crypto.hazmat.ntt import Ring, ring
 from fednode_crypto.hazmat.uniform import public_polynomial, ternary, uniform_rows
+from fednode_crypto.ring_params import PRIME_BITS
 
 
 def small_ring(degree: int, bits: tuple[int, ...]) -> Ring:
@@ -100,13 +102,43 @@ def test_rows_must_match_the_ring() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 63), st.integers(0, 300), st.integers(0, 2**32))
-def test_bits_pack_end_to_end(bits: int, count: int, seed: int) -> None:
-    words = InsecureRng(seed).words(count) >> np.uint64(64 - bits)
-    packed = kernels.pack(words, np.uint64(bits))
-    number = sum(int(w) << (bits * i) for i, w in enumerate(words))
-    assert packed.astype("<u8").tobytes() == number.to_bytes(8 * -(-bits * count // 64), "little")
-    assert np.array_equal(kernels.unpack(packed, count, np.uint64(bits)), words)
+@given(st.lists(st.integers(1, 63), min_size=1, max_size=3), st.integers(1, 300), st.integers(0, 2**32))
+def test_bits_pack_end_to_end(sizes: list[int], count: int, seed: int) -> None:
+    r, of = 2 * len(sizes), np.array(sizes, dtype=np.int64)
+    rows = (
+        InsecureRng(seed).words(r * count).reshape(r, count)
+        >> np.uint64(64) - np.resize(of, r).astype(np.uint64)[:, None]
+    )
+    packed = bits.pack(rows, of)
+    numbers = [
+        sum(int(w) << (size * i) for i, w in enumerate(row))
+        for size, row in zip(np.resize(of, r).tolist(), rows, strict=True)
+    ]
+    expected = [
+        n.to_bytes(8 * -(-size * count // 64), "little")
+        for size, n in zip(np.resize(of, r).tolist(), numbers, strict=True)
+    ]
+    assert packed.astype("<u8").tobytes() == b"".join(expected)
+    found = np.zeros_like(rows)
+    bits.unpack(packed, of, found)
+    assert np.array_equal(found, rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(2, 61), min_size=1, max_size=3), st.integers(1, 200), st.integers(0, 2**32))
+def test_folding_is_unpacking_and_adding(sizes: list[int], count: int, seed: int) -> None:
+    primes = tuple(largest_primes(1, size, 1)[0] for size in sizes)
+    m = moduli(count, primes)
+    total, a = (uniform_rows(primes, (2, count), InsecureRng(seed + i)) for i in (0, 1))
+    expected, packed = total.copy(), bits.pack(m.rows(a), m.bits)
+    m.add(expected, a)
+    assert bits.in_range(packed, m.bits, m.q, count)
+    bits.fold(m.rows(total), packed, m.bits, m.q)
+    assert np.array_equal(total, expected)
+    for row, size, p in zip(m.rows(a), 2 * sizes, 2 * primes, strict=True):
+        kept, row[seed % count] = row[seed % count], p
+        assert not bits.in_range(bits.pack(m.rows(a), m.bits), m.bits, m.q, count) or p >> size
+        row[seed % count] = kept
 
 
 def test_primes_are_prime_and_in_seals_order() -> None:
@@ -142,3 +174,22 @@ def test_public_polynomial_is_a_function_of_its_label() -> None:
     assert (a < np.array(primes, dtype=np.uint64)[:, None]).all()
     assert not (a == public_polynomial(primes, 64, b"tasl")).any(axis=1).all()
     assert a[0].tolist() != a[1].tolist()
+
+
+@pytest.mark.parametrize("degree", [4096, 8192])
+def test_transform_is_seals_for_the_primes_of_scheme_ring(degree: int) -> None:
+    from tenseal import sealapi
+
+    sizes = list(PRIME_BITS[degree])
+    known = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.BFV)
+    known.set_poly_modulus_degree(degree)
+    known.set_coeff_modulus(sealapi.CoeffModulus.Create(degree, sizes))
+    known.set_plain_modulus(sealapi.PlainModulus.Batching(degree, 20))
+    context = sealapi.SEALContext(known, True, sealapi.SEC_LEVEL_TYPE.TC128)
+    theirs = sealapi.Plaintext("7FFx^5 + 3x^2 + 12")
+    sealapi.Evaluator(context).transform_to_ntt_inplace(theirs, context.key_parms_id())
+    r = ring(degree, seal_primes(degree, tuple(sizes)))
+    ours = np.zeros((len(sizes), degree), dtype=np.uint64)
+    ours[:, [5, 2, 0]] = (0x7FF, 3, 0x12)
+    r.forward(ours)
+    assert [theirs.data(i) for i in range(theirs.coeff_count())] == ours.reshape(-1).tolist()

@@ -5,12 +5,12 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.scheme import TASK, committee
+from kit.committee import TASK, keyed
 
 from fednode_crypto import Demand, plan, scheme
+from fednode_crypto.bfv_setting import common_polynomial, setting
 from fednode_crypto.hazmat.seal_bytes import Field, bytes_field, close_seal, only, open_seal, read_fields, write_fields
 from fednode_crypto.hazmat.tenseal_bfv import Shape, public_context, toolbox
-from fednode_crypto.setting import common_polynomial, setting
 
 PARAMS = plan("bfv", Demand(dimension=1_000, summands=6, value_bound=600_000, holders=5, threshold=4))
 SHAPE = Shape(PARAMS.ring_degree, PARAMS.prime_bits, PARAMS.plain_modulus)
@@ -53,7 +53,7 @@ def test_compressed_bomb_is_not_unpacked() -> None:
 
 
 def test_our_sum_is_tenseals_own_bit_for_bit() -> None:
-    keys = committee(scheme("bfv"), PARAMS).key
+    keys = keyed(scheme("bfv"), PARAMS).key
     context = public_context(SHAPE, np.stack([keys.words, common_polynomial(PARAMS, TASK)]))
     rng = np.random.default_rng(1)
     first, second = (context.encrypt(rng.integers(-1000, 1000, PARAMS.ring_degree)) for _ in range(2))
@@ -66,7 +66,7 @@ def test_our_sum_is_tenseals_own_bit_for_bit() -> None:
 
 
 def test_client_context_holds_no_secret() -> None:
-    keys = committee(scheme("bfv"), PARAMS).key
+    keys = keyed(scheme("bfv"), PARAMS).key
     context = public_context(SHAPE, np.stack([keys.words, common_polynomial(PARAMS, TASK)])).context
     assert context.has_public_key()
     assert not context.has_secret_key()
@@ -75,7 +75,7 @@ def test_client_context_holds_no_secret() -> None:
 
 
 def test_two_seals_of_the_same_values_differ() -> None:
-    sealer = committee(scheme("bfv"), PARAMS).sealer
+    sealer = keyed(scheme("bfv"), PARAMS).sealer
     values = np.zeros(PARAMS.dimension, dtype=np.int64)
     first, second = (sealer.seal(values, None) for _ in range(2))  # type: ignore[arg-type]
-    assert first != second
+    assert first.payload != second.payload

@@ -97,6 +97,15 @@ def test_a_client_that_forgot_the_task_is_told_again(cohort):
     check_released(cohort, driver.run_round(2))
 
 
+def test_a_client_that_lost_the_task_says_so_and_gets_it_again(cohort):
+    driver = cohort.begun()
+    check_released(cohort, driver.run_round(1))
+    cohort.folder("client-5").drop(f"task/{kit.TASK}")
+    cohort.restart("client-5")
+    assert driver.run_round(2).rejected == (("client-5", "refused: unknown-task"),)
+    check_released(cohort, driver.run_round(3))
+
+
 def test_down_to_the_minimum_and_not_below(cohort):
     for name in ("client-1", "client-2"):
         cohort.tell(name, kit.silent, rounds={1, 2})
@@ -269,6 +278,13 @@ def test_a_key_that_does_not_open_the_known_vector_is_not_used(cohort):
     for name in cohort.size.holder_names:
         cohort.tell(name, kit.wrong_opening, "open", {0})
     with pytest.raises(OpeningRejected):
+        cohort.begun()
+    assert not cohort.asked("task")
+
+
+def test_a_key_under_which_something_else_comes_out_is_not_used(cohort):
+    cohort.tell("holder-2", kit.saying(lambda spec, told: (spec, bytes(len(told.body)))), "key-check")
+    with pytest.raises(OpeningRejected, match="known vector"):
         cohort.begun()
     assert not cohort.asked("task")
 

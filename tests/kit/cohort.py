@@ -26,14 +26,15 @@ from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import Layout, model_digest
-from fednode.protocol.requests import frame_kind, read_spec
+from fednode.protocol.requests import frame_kind, read_key_request, read_spec
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode_clients.client import Client
 from fednode_clients.consent import Limits
 from fednode_clients.holder import Holder
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.membership import Members, Parts, Place
-from fednode_crypto import Demand, Rng, SumParams, SumScheme, noise_tail, plan
+from fednode_crypto import Demand, Rng, Sealing, SumParams, SumScheme, noise_tail, plan
+from fednode_crypto import scheme as real_scheme
 from fednode_crypto.scheme import JointKey
 
 TASK = "task-1"
@@ -47,6 +48,7 @@ class Size:
     holders: int = 3
     threshold: int = 2
     dimension: int = 5
+    scheme: str = "bfv"
     records: int = 8
     min_survivors: int = 3
     colluders: int = 1
@@ -70,7 +72,7 @@ class Size:
         signal = terms.max_records * (1 << terms.grid_bits) + 1
         bound = self.clients * signal + noise_tail(self.clients * terms.local_variance, 1 << 20)
         summands = max(self.clients, self.holders)
-        return plan("bfv", Demand(self.dimension, summands, bound, self.holders, self.threshold))
+        return plan(self.scheme, Demand(self.dimension, summands, bound, self.holders, self.threshold))
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -94,9 +96,9 @@ class _SpiedSealer:
     def __init__(self, cohort: "FakeCohort", inner: object) -> None:
         self._cohort, self._inner = cohort, inner
 
-    def seal(self, values: NDArray[np.int64], rng: Rng) -> bytes:
+    def seal(self, values: NDArray[np.int64], rng: Rng, context: bytes = b"") -> Sealing:
         self._cohort.plain[self._cohort.speaking] = values.copy()
-        return self._inner.seal(values, rng)  # type: ignore[attr-defined, no-any-return]
+        return self._inner.seal(values, rng, context)  # type: ignore[attr-defined, no-any-return]
 
 
 class _SpiedScheme:
@@ -108,7 +110,7 @@ class _SpiedScheme:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def sealer(self, params: SumParams, key: JointKey) -> _SpiedSealer:
+    def sealer(self, params: SumParams, key: JointKey | None = None) -> _SpiedSealer:
         return _SpiedSealer(self._cohort, self._inner.sealer(params, key))
 
 
@@ -123,7 +125,7 @@ class FakeCohort:
         self, root: Path, size: Size | None = None, scheme: SumScheme | None = None, limits: Limits | None = None
     ) -> None:
         self.root, self.size = root, size or Size()
-        self.scheme = scheme or InsecurePlainSum()
+        self.scheme = scheme or (InsecurePlainSum() if self.size.scheme == "bfv" else real_scheme(self.size.scheme))
         self.limits = limits or Limits()
         self.cohort = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
         self.plain: dict[str, NDArray[np.int64]] = {}
@@ -184,9 +186,9 @@ class FakeCohort:
         return frame
 
     def _train(self, client: Client, request: Request) -> bytes:
-        spec, _ = read_spec("round", request.frame)
+        spec, parts = read_spec("round", request.frame)
         try:
-            earlier = client.judge(spec, model_digest(request.arrays))
+            earlier = client.judge(spec, model_digest(request.arrays), parts)
             total = FakeSum(self.learned[client.folder.name], self.size.records)
             return earlier if earlier is not None else client.answer(spec, total)
         except PeerFault as fault:
@@ -222,7 +224,7 @@ class FakeCohort:
     def _conduct(self, name: str, request: Request) -> Conduct:
         kind = frame_kind(request.frame)
         for told, rounds, conduct in self._told[name]:
-            if told == kind and (rounds is None or read_spec(kind, request.frame)[0].round in rounds):
+            if told == kind and (rounds is None or round_of(request) in rounds):
                 return conduct
         return honest
 
@@ -268,6 +270,11 @@ def opened_sum(mean: NDArray[np.float64], terms: Terms) -> NDArray[np.int64]:
     if not np.array_equal(values, scaled):
         raise AssertionError("the release is not on the grid")
     return values
+
+
+def round_of(request: Request) -> int:
+    kind = frame_kind(request.frame)
+    return read_key_request(request.frame)[1] if kind == "box-key" else read_spec(kind, request.frame)[0].round
 
 
 def place(name: str) -> Place:
@@ -331,6 +338,18 @@ def flipping(share: float) -> Conduct:
         frame = bytearray(cohort.speak(name, request))
         frame[int(share * (len(frame) - 1))] ^= 4
         return [bytes(frame)]
+
+    return conduct
+
+
+def spoiling_box(point: int) -> Conduct:
+    """A client that boxes junk for one holder, and signs it."""
+
+    def conduct(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
+        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
+        boxes = {**told.attached, f"box-{point}": bytes(len(told.attached[f"box-{point}"]))}
+        topic = Topic(told.head.task, told.head.round, told.head.spec)
+        return [cohort.folder(name).signer.write_with("update", topic, told.body, boxes).to_bytes()]
 
     return conduct
 

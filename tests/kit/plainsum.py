@@ -1,18 +1,20 @@
-"""A secure sum that is not secure: the whole protocol, with integers in the clear. Never outside tests."""
+"""Secure sums that are not secure, keyed and boxed: whole protocols, integers in the clear. Never outside tests."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto import NotEnoughShares, Overflow, Rng, SumParams, Tampered, WrongAnswer
+from fednode_crypto import NotEnoughShares, Overflow, Rng, Sealing, SumParams, Tampered, WrongAnswer
 from fednode_crypto.packing import checked_values
 from fednode_crypto.scheme import Contribution, HolderShare, JointKey, SealedSum, Sealer
 
 _COUNT = 4
+_TAG = 32
+_TAGS = 1 << (8 * _TAG)
 
 
 def _hash(*parts: bytes) -> bytes:
@@ -81,64 +83,129 @@ class InsecureShare:
 class InsecureSealer:
     params: SumParams
 
-    def seal(self, values: NDArray[np.int64], rng: Rng) -> bytes:
-        return _in_clear(checked_values(values, self.params), self.params)
+    def seal(self, values: NDArray[np.int64], rng: Rng, context: bytes = b"") -> Sealing:
+        return Sealing(_in_clear(checked_values(values, self.params), 0, self.params))
+
+
+@dataclass(frozen=True, slots=True)
+class InsecureBoxedSealer:
+    params: SumParams
+
+    def seal(self, values: NDArray[np.int64], rng: Rng, context: bytes = b"") -> Sealing:
+        values, tag = checked_values(values, self.params), int.from_bytes(rng.bytes(_TAG), "little")
+        payload = _in_clear(values, (tag + _mark(context)) % _TAGS, self.params)
+        return Sealing(payload, {p: _tagged(tag * p, self.params) for p in range(1, self.params.holders + 1)})
+
+
+def _tagged(tag: int, params: SumParams) -> bytes:
+    return (tag % _TAGS).to_bytes(_TAG, "little").ljust(params.share_bytes, b"\0")
+
+
+def _mark(context: bytes) -> int:
+    if not context:
+        raise ValueError("the round's context is missing")
+    return int.from_bytes(_hash(context), "little")
 
 
 def _width(params: SumParams) -> int:
     return -(-params.lane_bits // 8)
 
 
-def _in_clear(values: NDArray[np.int64], params: SumParams) -> bytes:
+def _in_clear(values: NDArray[np.int64], tag: int, params: SumParams) -> bytes:
     octets = values.astype("<i8").view(np.uint8).reshape(-1, 8)[:, : _width(params)]
-    return octets.tobytes().ljust(params.payload_bytes, b"\0")
+    return (octets.tobytes() + tag.to_bytes(_TAG, "little")).ljust(params.payload_bytes, b"\0")
 
 
-def _from_clear(payload: bytes, params: SumParams) -> NDArray[np.int64]:
+def _from_clear(payload: bytes, params: SumParams) -> tuple[NDArray[np.int64], int]:
     used = params.dimension * _width(params)
-    if len(payload) != params.payload_bytes or any(payload[used:]):
+    if len(payload) != params.payload_bytes or any(payload[used + _TAG :]):
         raise Tampered("the sealed update has not the size it must have")
     octets = np.zeros((params.dimension, 8), dtype=np.uint8)
     octets[:, 8 - _width(params) :] = np.frombuffer(payload[:used], dtype=np.uint8).reshape(params.dimension, -1)
-    return octets.reshape(-1).view("<i8").astype(np.int64) >> (64 - 8 * _width(params))
+    values = octets.reshape(-1).view("<i8").astype(np.int64) >> (64 - 8 * _width(params))
+    return values, int.from_bytes(payload[used : used + _TAG], "little")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class InsecureSum:
     params: SumParams
     count: int
     values: NDArray[np.int64]
+    tag: int = 0
+
+    def absorb(self, payload: bytes) -> None:
+        if self.count == self.params.summands:
+            raise Overflow("the sum is full")
+        values, tag = _from_clear(payload, self.params)
+        self.values, self.tag, self.count = self.values + values, (self.tag + tag) % _TAGS, self.count + 1
 
     def add(self, payload: bytes) -> Self:
-        return self.merge(type(self)(self.params, 1, _from_clear(payload, self.params)))
+        total = type(self)(self.params, self.count, self.values, self.tag)
+        total.absorb(payload)
+        return total
 
     def merge(self, other: Self) -> Self:
         if self.params != other.params:
             raise ValueError("other parameters")
         if self.count + other.count > self.params.summands:
             raise Overflow("the sum is full")
-        return type(self)(self.params, self.count + other.count, self.values + other.values)
+        tag = (self.tag + other.tag) % _TAGS
+        return type(self)(self.params, self.count + other.count, self.values + other.values, tag)
 
     def subtract(self, payload: bytes) -> Self:
         if self.count == 0:
             raise ValueError("nothing to subtract")
-        return type(self)(self.params, self.count - 1, self.values - _from_clear(payload, self.params))
+        values, tag = _from_clear(payload, self.params)
+        return type(self)(self.params, self.count - 1, self.values - values, (self.tag - tag) % _TAGS)
 
     def request(self) -> bytes:
         if self.count == 0:
             raise ValueError("nothing to open")
-        return _hash(self.values.tobytes()).ljust(self.params.request_bytes, b"\0")
+        return _hash(self.values.tobytes()).ljust(self.params.request_bytes, b"\0")[: self.params.request_bytes]
 
     def to_bytes(self) -> bytes:
-        return self.params.digest() + self.count.to_bytes(_COUNT, "little") + self.values.astype("<i8").tobytes()
+        head = self.params.digest() + self.count.to_bytes(_COUNT, "little") + self.tag.to_bytes(_TAG, "little")
+        return head + self.values.astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, params: SumParams, data: bytes) -> Self:
+        start = 32 + _COUNT + _TAG
+        if data[:32] != params.digest() or len(data) != start + 8 * params.dimension:
+            raise Tampered("not a sum under these parameters")
+        values = np.frombuffer(data, dtype="<i8", offset=start).astype(np.int64)
+        count, tag = data[32 : 32 + _COUNT], data[32 + _COUNT : start]
+        return cls(params, int.from_bytes(count, "little"), values, int.from_bytes(tag, "little"))
+
+    def opened(self, answers: Mapping[int, bytes], right: Mapping[int, bytes]) -> NDArray[np.int64]:
+        """The sum, when every answer is the right one."""
+        if len(answers) < self.params.threshold:
+            raise NotEnoughShares("too few answers")
+        if not set(answers) <= set(right):
+            raise Tampered("an answer from nobody")
+        wrong = [p for p, a in answers.items() if a != right[p]]
+        if wrong:
+            raise WrongAnswer("the answers do not open this sum", wrong)
+        if np.abs(self.values).max() > self.params.value_bound:
+            raise Tampered("the opened sum has values that no honest updates add up to")
+        return self.values.copy()
+
+
+def _checked_sum(total: SealedSum, params: SumParams) -> InsecureSum:
+    if not isinstance(total, InsecureSum) or total.params != params or total.count == 0:
+        raise ValueError("nothing to open")
+    return total
 
 
 class InsecurePlainSum:
-    """Implements `SumScheme` under any parameters: same sizes, same refusals, nothing hidden."""
+    """Implements `KeyedScheme` under any parameters: same sizes, same refusals, nothing hidden."""
 
     @property
     def name(self) -> str:
         return "insecure-plain"
+
+    @property
+    def boxed(self) -> Literal[False]:
+        return False
 
     def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> InsecureContribution:
         if not 1 <= point <= params.holders:
@@ -178,7 +245,7 @@ class InsecurePlainSum:
             raise Tampered("not this task's share")
         return InsecureShare(params, private[:32], private[32])
 
-    def sealer(self, params: SumParams, key: JointKey) -> Sealer:
+    def sealer(self, params: SumParams, key: JointKey | None = None) -> Sealer:
         if not isinstance(key, InsecureKey) or key.params != params:
             raise ValueError("another key")
         return InsecureSealer(params)
@@ -187,10 +254,7 @@ class InsecurePlainSum:
         return InsecureSum(params, 0, np.zeros(params.dimension, dtype=np.int64))
 
     def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
-        if data[:32] != params.digest() or len(data) != 32 + _COUNT + 8 * params.dimension:
-            raise Tampered("not a sum under these parameters")
-        values = np.frombuffer(data, dtype="<i8", offset=32 + _COUNT).astype(np.int64)
-        return InsecureSum(params, int.from_bytes(data[32 : 32 + _COUNT], "little"), values)
+        return InsecureSum.from_bytes(params, data)
 
     def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
         if not isinstance(share, InsecureShare) or share.params != params:
@@ -199,20 +263,60 @@ class InsecurePlainSum:
             raise Tampered("not a request")
         return _answer(params, share.point, request)
 
-    def combine(self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
-        if not isinstance(total, InsecureSum) or total.params != params or total.count == 0:
-            raise ValueError("nothing to open")
-        if len(answers) < params.threshold:
-            raise NotEnoughShares("too few answers")
-        if not set(answers) <= set(range(1, params.holders + 1)):
-            raise Tampered("an answer from nobody")
-        wrong = [p for p, a in answers.items() if a != _answer(params, p, total.request())]
-        if wrong:
-            raise WrongAnswer("the answers do not open this sum", wrong)
-        if np.abs(total.values).max() > params.value_bound:
-            raise Tampered("the opened sum has values that no honest updates add up to")
-        return total.values.copy()
+    def combine(
+        self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
+    ) -> NDArray[np.int64]:
+        plain = _checked_sum(total, params)
+        right = {p: _answer(params, p, plain.request()) for p in range(1, params.holders + 1)}
+        return plain.opened(answers, right)
 
 
 def _answer(params: SumParams, point: int, request: bytes) -> bytes:
     return (bytes([point]) + _hash(request)).ljust(params.answer_bytes, b"\0")
+
+
+class InsecureBoxedSum:
+    """Implements `BoxedScheme` under small parameters of `ring`: same sizes, same refusals, nothing hidden."""
+
+    @property
+    def name(self) -> str:
+        return "insecure-boxed"
+
+    @property
+    def boxed(self) -> Literal[True]:
+        return True
+
+    def sealer(self, params: SumParams, key: JointKey | None = None) -> Sealer:
+        if key is not None:
+            raise ValueError("there is no joint key")
+        if params.payload_bytes < params.dimension * _width(params) + _TAG or params.share_bytes < _TAG:
+            raise ValueError("values in the clear do not fit these parameters: take fewer of them")
+        return InsecureBoxedSealer(params)
+
+    def zero(self, params: SumParams) -> SealedSum:
+        return InsecureSum(params, 0, np.zeros(params.dimension, dtype=np.int64))
+
+    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
+        return InsecureSum.from_bytes(params, data)
+
+    def check_share(self, params: SumParams, share: bytes) -> None:
+        if len(share) != params.share_bytes or any(share[_TAG:]):
+            raise Tampered("not a share")
+
+    def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
+        tags = []
+        for share in shares:
+            self.check_share(params, share)
+            if len(tags) == params.summands:
+                raise Overflow("too many for one roster")
+            tags.append(int.from_bytes(share[:_TAG], "little"))
+        if not tags:
+            raise ValueError("a roster of nobody")
+        return _tagged(sum(tags), params)
+
+    def combine(
+        self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
+    ) -> NDArray[np.int64]:
+        plain = _checked_sum(total, params)
+        tag = plain.tag - plain.count * _mark(context)
+        return plain.opened(answers, {p: _tagged(tag * p, params) for p in range(1, params.holders + 1)})

@@ -16,7 +16,7 @@ from fednode_clients.client import Client
 from fednode_clients.consent import Limits
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.tasks import verified_card
-from fednode_crypto import SumParams, SystemRng, scheme
+from fednode_crypto import SystemRng, WrongParameters, scheme
 from fednode_crypto.identity import SigningKey
 
 
@@ -284,7 +284,9 @@ def test_a_second_key_for_the_same_task(kit, tmp_path):
 def test_a_scheme_that_the_member_does_not_have(tmp_path):
     kit = FakeCohort(tmp_path, Size(clients=3))
     parts = published(kit)
-    params = SumParams.from_dict(kit.size.sum_params().to_dict() | {"scheme": "ring"})
-    client = Client(kit.folder("client-1"), Limits(), scheme, SystemRng())
-    card = TaskCard(TASK, kit.cohort, params)
-    must_refuse(lambda: client.take_task(ask_frame("task", TASK, parts | card.parts())), "unknown-scheme")
+
+    def unknown(name):
+        raise WrongParameters(f"there is no scheme {name} here")
+
+    client = Client(kit.folder("client-1"), Limits(), unknown, SystemRng())
+    must_refuse(lambda: client.take_task(ask_frame("task", TASK, parts)), "unknown-scheme")

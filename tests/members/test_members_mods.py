@@ -228,7 +228,7 @@ def test_a_refused_query_names_what_it_is_about(stage):
     assert (refused.head.kind, refused.head.task) == ("refusal", "task-9")
     opened = query(stage, spec_frame("open", stage.spec), "holder-1")
     assert (opened.head.task, opened.head.round, opened.head.spec) == (TASK, 1, stage.spec.digest())
-    assert reason_of(opened) == "malformed"
+    assert reason_of(opened) == "bad-request"
     junk = query(stage, b"junk")
     assert junk.head.task == "unreadable" and reason_of(junk) == "unexpected"
 

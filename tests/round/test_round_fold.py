@@ -24,7 +24,7 @@ EMPTY = Fold(PLAIN.zero(PARAMS))
 
 def sealed(*values) -> bytes:
     vector = np.resize(np.array(values, dtype=np.int64), PARAMS.dimension)
-    return PLAIN.sealer(PARAMS, KEY).seal(vector, InsecureRng(0))
+    return PLAIN.sealer(PARAMS, KEY).seal(vector, InsecureRng(0)).payload
 
 
 def opened(fold: Fold):

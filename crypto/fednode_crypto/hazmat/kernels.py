@@ -17,7 +17,7 @@ _64 = np.uint64(64)
 
 
 @intrinsic
-def _high(_typing: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - Numba reads the parameters by name
+def high(_typing: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - Numba reads the parameters by name
     """Upper half of the 128-bit product of two words."""
 
     def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -32,14 +32,14 @@ def _high(_typing: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - Numba reads th
 def _scaled(y: Any, ratio: Any, shift: Any) -> Any:
     """floor(y 2^64 / q) for y < q, or one less."""
     product = y * ratio
-    return (y << shift) + ((_high(y, ratio) << shift) | (product >> (_64 - shift)))
+    return (y << shift) + ((high(y, ratio) << shift) | (product >> (_64 - shift)))
 
 
 @njit(inline="always")
 def _times(a: Any, w: Any, w_scaled: Any, q: Any) -> Any:
     """a w mod q (Shoup), for a below 2 q < 2^62 and w_scaled = floor(w 2^64 / q) or one less."""
     # the quotient is short by less than 1 + 2 a / 2^64 < 1.5
-    r = a * w - _high(a, w_scaled) * q
+    r = a * w - high(a, w_scaled) * q
     return r - q if r >= q else r
 
 
@@ -102,25 +102,70 @@ def forward(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
             gap, m = gap >> 1, m << 1
 
 
+@njit(inline="always")
+def lazy(a: Any, w: Any, w_scaled: Any, q: Any) -> Any:
+    """a w mod q or q more (Shoup, Harvey 2014), for any word a and w_scaled = floor(w 2^64 / q); or one less, a < q."""
+    return a * w - high(a, w_scaled) * q
+
+
+@njit(inline="always")
+def _quad(x: Words, i: Any, at: Any, tables: Any) -> None:
+    """The first two levels of `inverse_row` for entries i to i + 3; `at` are where their three roots stand."""
+    roots, scaled, p = tables
+    twice = p + p
+    a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
+    first, second = a + b, c + d
+    first, second = min(first, first - twice), min(second, second - twice)
+    third = lazy(a + twice - b, roots[at[0]], scaled[at[0]], p)
+    fourth = lazy(c + twice - d, roots[at[0] + 1], scaled[at[0] + 1], p)
+    low, high = first + second, third + fourth
+    x[i], x[i + 1] = min(low, low - twice), min(high, high - twice)
+    w, ws = roots[at[1]], scaled[at[1]]
+    x[i + 2], x[i + 3] = lazy(first + twice - second, w, ws, p), lazy(third + twice - fourth, w, ws, p)
+
+
+@njit(cache=True, nogil=True)
+def inverse_row(x: Words, roots: Words, scaled: Words, p: Any) -> None:
+    """`inverse` for one row, whose entries may be up to 2 p; they stay below that on the way (Harvey 2014)."""
+    n = x.shape[0]
+    twice = p + p
+    gap, m = 1, n >> 1
+    if n >= 4:
+        for i in range(n >> 2):
+            _quad(x, 4 * i, (m + 2 * i, (m >> 1) + i), (roots, scaled, p))
+        gap, m = 4, n >> 3
+    while m >= 1:
+        for i in range(m):
+            w, ws = roots[m + i], scaled[m + i]
+            low, high = x[2 * i * gap : 2 * i * gap + gap], x[2 * i * gap + gap : 2 * i * gap + 2 * gap]
+            for j in range(gap):
+                u, v = low[j], high[j]
+                s = u + v
+                low[j] = min(s, s - twice)
+                high[j] = lazy(u + twice - v, w, ws, p)
+        gap, m = gap << 1, m >> 1
+    for j in range(n):
+        s = lazy(x[j], roots[0], scaled[0], p)
+        x[j] = min(s, s - p)
+
+
 @njit(cache=True)
 def inverse(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
     """Undo `forward` in place (Gentleman-Sande); entry 0 of the tables, otherwise unused, holds 1 / n."""
-    n = a.shape[1]
     for row in range(a.shape[0]):
         k = row % q.shape[0]
-        p = q[k]
-        gap, m = 1, n >> 1
-        while m >= 1:
-            for i in range(m):
-                w, ws = roots[k, m + i], roots_scaled[k, m + i]
-                for j in range(2 * i * gap, 2 * i * gap + gap):
-                    u, v = a[row, j], a[row, j + gap]
-                    s = u + v
-                    a[row, j] = s - p if s >= p else s
-                    a[row, j + gap] = _times(u + p - v, w, ws, p)
-            gap, m = gap << 1, m >> 1
-        for j in range(n):
-            a[row, j] = _times(a[row, j], roots[k, 0], roots_scaled[k, 0], p)
+        inverse_row(a[row], roots[k], roots_scaled[k], q[k])
+
+
+@njit(cache=True)
+def scaled(a: Words, q: Words, ratio: Words, shift: Words) -> Words:
+    """Return floor(a 2^64 / q), or one less, residue by residue."""
+    out = np.empty_like(a)
+    for i in range(a.shape[0]):
+        k = i % q.shape[0]
+        for j in range(a.shape[1]):
+            out[i, j] = _scaled(a[i, j], ratio[k], shift[k])
+    return out
 
 
 @njit(cache=True)
@@ -136,39 +181,4 @@ def fraction(a: Words, weight: Words, q: Words, ratio: Words, shift: Words) -> W
         ws = _scaled(weight[p], ratio[p], shift[p])
         for j in range(a.shape[1]):
             out[i // r, j] += _scaled(_times(a[i, j], weight[p], ws, q[p]), ratio[p], shift[p])
-    return out
-
-
-@njit(cache=True)
-def pack(words: Words, bits: Any) -> Words:
-    """Return the low `bits` bits of each word (higher ones must be 0) end to end, least significant first."""
-    out = np.zeros((words.shape[0] * np.int64(bits) + 63) // 64, dtype=np.uint64)
-    used, at = np.uint64(0), 0
-    for i in range(words.shape[0]):
-        w = words[i]
-        out[at] |= w << used
-        used += bits
-        if used >= _64:
-            used -= _64
-            at += 1
-            if used > np.uint64(0):
-                out[at] |= w >> (bits - used)
-    return out
-
-
-@njit(cache=True)
-def unpack(packed: Words, count: Any, bits: Any) -> Words:
-    """Undo `pack`: `count` words of `bits` bits (1 to 63)."""
-    out = np.empty(count, dtype=np.uint64)
-    mask = (np.uint64(1) << bits) - np.uint64(1)
-    used, at = np.uint64(0), 0
-    for i in range(count):
-        w = packed[at] >> used
-        used += bits
-        if used >= _64:
-            used -= _64
-            at += 1
-            if used > np.uint64(0):
-                w |= packed[at] << (bits - used)
-        out[i] = w & mask
     return out

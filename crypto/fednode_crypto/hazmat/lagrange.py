@@ -12,14 +12,14 @@ from math import lcm
 
 
 @lru_cache(maxsize=1024)
-def lagrange(points: tuple[int, ...]) -> tuple[Fraction, ...]:
-    """Return the weights by which values at `points` give the value at 0 of a polynomial of degree < len(points)."""
+def lagrange(points: tuple[int, ...], at: int = 0) -> tuple[Fraction, ...]:
+    """Return the weights by which values at `points` give the value at `at` of a polynomial of degree < len(points)."""
     weights = []
     for j in points:
         weight = Fraction(1)
         for i in points:
             if i != j:
-                weight *= Fraction(i, i - j)
+                weight *= Fraction(i - at, i - j)
         weights.append(weight)
     return tuple(weights)
 

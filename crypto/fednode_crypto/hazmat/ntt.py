@@ -13,67 +13,29 @@ from numpy.typing import NDArray
 
 from fednode_crypto.hazmat import kernels
 from fednode_crypto.hazmat.modular import bit_reversed, minimal_root
+from fednode_crypto.hazmat.moduli import Moduli, constants, words
 
 Words = NDArray[np.uint64]
 
 
-def _words(values: list[int]) -> Words:
-    return np.array(values, dtype=np.uint64)
-
-
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """Z_q[x] / (x^n + 1) for q the product of `primes`: a polynomial is (..., r, n) residues, row i of prime i.
+class Ring(Moduli):
+    """Z_q[x] / (x^n + 1) for q the product of `primes`, n the `degree`: `Moduli` that can multiply polynomials."""
 
-    Operations take C-contiguous uint64 arrays of residues and change their first argument in place.
-    """
-
-    degree: int
-    primes: tuple[int, ...]
-    q: Words = field(repr=False)
-    ratio: Words = field(repr=False)
-    shift: Words = field(repr=False)
     roots: tuple[Words, Words] = field(repr=False)
     inverse_roots: tuple[Words, Words] = field(repr=False)
 
-    def _rows(self, a: Words) -> Words:
-        if not a.flags.c_contiguous or a.shape[-2:] != (len(self.primes), self.degree):
-            raise ValueError(f"a polynomial needs {len(self.primes)} contiguous rows of {self.degree}: got {a.shape}")
-        return a.reshape(-1, self.degree)
-
     def forward(self, a: Words) -> None:
         """Transform coefficients to values."""
-        kernels.forward(self._rows(a), *self.roots, self.q)
+        kernels.forward(self.rows(a), *self.roots, self.q)
 
     def inverse(self, a: Words) -> None:
         """Transform values to coefficients."""
-        kernels.inverse(self._rows(a), *self.inverse_roots, self.q)
+        kernels.inverse(self.rows(a), *self.inverse_roots, self.q)
 
     def multiply(self, a: Words, b: Words) -> None:
         """Multiply a by b value by value; one polynomial b serves any number of polynomials a."""
-        kernels.multiply(self._rows(a), self._rows(b), self.q, self.ratio, self.shift)
-
-    def add(self, a: Words, b: Words) -> None:
-        """Add b to a."""
-        kernels.add(self._rows(a), self._rows(b), self.q)
-
-    def subtract(self, a: Words, b: Words) -> None:
-        """Subtract b from a."""
-        kernels.subtract(self._rows(a), self._rows(b), self.q)
-
-    def add_scaled(self, a: Words, b: Words, weight: int) -> None:
-        """Add weight * b to a, for any integer weight."""
-        weights = [weight % p for p in self.primes]
-        scaled = [(w << 64) // p for w, p in zip(weights, self.primes, strict=True)]
-        kernels.scale_add(self._rows(a), self._rows(b), _words(weights), _words(scaled), self.q)
-
-    def residues(self, integers: NDArray[np.int64]) -> Words:
-        """Return the residues, (..., r, n), of signed integers (..., n)."""
-        return np.mod(integers[..., None, :], self.q.astype(np.int64)[:, None]).astype(np.uint64)
-
-    def valid(self, a: Words) -> bool:
-        """Return whether every entry of a, (..., r, n), is a residue of its prime."""
-        return bool(np.all(a < self.q[:, None]))
+        kernels.multiply(self.rows(a), self.rows(b), self.q, self.ratio, self.shift)
 
     def turns(self, a: Words, factor: int) -> NDArray[np.int64]:
         """Return factor * a / q mod 1 for each coefficient, centred, in units of 2^-64 (up to 2 r units low).
@@ -84,8 +46,8 @@ class Ring:
         product = 1
         for p in self.primes:
             product *= p
-        weight = _words([factor * pow(product // p, -1, p) % p for p in self.primes])
-        found = kernels.fraction(self._rows(a), weight, self.q, self.ratio, self.shift)
+        weight = words([factor * pow(product // p, -1, p) % p for p in self.primes])
+        found = kernels.fraction(self.rows(a), weight, self.q, self.ratio, self.shift)
         return np.asarray(found, dtype=np.uint64).view(np.int64)
 
 
@@ -105,15 +67,12 @@ def _scaled(table: list[list[int]], primes: tuple[int, ...]) -> tuple[Words, Wor
 def ring(degree: int, primes: tuple[int, ...]) -> Ring:
     """Return the ring of that degree (a power of two) and those primes (each below 2^61 and 1 mod 2 * degree)."""
     roots = [minimal_root(p, degree) for p in primes]
-    bits = [p.bit_length() for p in primes]
     return Ring(
         degree=degree,
         primes=primes,
-        q=_words(list(primes)),
-        ratio=_words([(1 << (64 + b)) // p - (1 << 64) for p, b in zip(primes, bits, strict=True)]),
-        shift=_words([64 - b for b in bits]),
         roots=_scaled([_table(w, p, 1, degree) for w, p in zip(roots, primes, strict=True)], primes),
         inverse_roots=_scaled(
             [_table(pow(w, -1, p), p, pow(degree, -1, p), degree) for w, p in zip(roots, primes, strict=True)], primes
         ),
+        **constants(primes),
     )

@@ -13,19 +13,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode_crypto.bfv_keys import BfvShare
+from fednode_crypto.bfv_params import BfvParams
+from fednode_crypto.bfv_planner import SMUDGING_STEP_BITS
+from fednode_crypto.bfv_sealing import BfvSealedSum
+from fednode_crypto.bfv_setting import Setting, setting
 from fednode_crypto.encoding import from_bytes, to_bytes
 from fednode_crypto.errors import NotEnoughShares, Tampered
 from fednode_crypto.hazmat.lagrange import cleared, dependency, lagrange
 from fednode_crypto.hazmat.tenseal_bfv import toolbox
-from fednode_crypto.keys import BfvShare
 from fednode_crypto.noise import discrete_gaussian
 from fednode_crypto.packing import from_slots
-from fednode_crypto.params import SumParams
-from fednode_crypto.planner import SMUDGING_STEP_BITS, TASK_DRAWS, noise_tail
 from fednode_crypto.rng import Rng
 from fednode_crypto.scheme import WrongAnswer
-from fednode_crypto.setting import Setting, setting
-from fednode_crypto.sums import BfvSealedSum
+from fednode_crypto.tails import TASK_DRAWS, noise_tail
 
 Words = NDArray[np.uint64]
 
@@ -34,7 +35,7 @@ _FINE_RATIO: Final = 5
 sampling over the integers", 2017, section 4)."""
 
 
-def answer(params: SumParams, share: BfvShare, request: bytes, rng: Rng) -> bytes:
+def answer(params: BfvParams, share: BfvShare, request: bytes, rng: Rng) -> bytes:
     """Return one holder's part of the opening, exactly `answer_bytes`: lift * c1 * S_j + smudging.
 
     Guarantee: with the answers of other holders it tells the opened sum and, but for 2^-80 a coefficient, nothing else,
@@ -61,7 +62,7 @@ def _smudge(part: Words, known: Setting, rng: Rng) -> None:
     known.data.add(part, known.data.residues(fine.reshape(blocks, degree)))
 
 
-def combine(params: SumParams, total: BfvSealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
+def combine(params: BfvParams, total: BfvSealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:
     """Return the (dimension,) sum of all updates in `total`, exactly, from the answers of t or more holders.
 
     Checked before anything is returned: sizes and ranges; that the opened residual is as small as only answers to this
@@ -79,7 +80,7 @@ def combine(params: SumParams, total: BfvSealedSum, answers: Mapping[int, bytes]
     return opening.result()
 
 
-def _read_answer(params: SumParams, point: int, data: bytes) -> Words:
+def _read_answer(params: BfvParams, point: int, data: bytes) -> Words:
     if type(point) is not int or not 1 <= point <= params.holders:
         raise Tampered(f"an answer comes from nobody: points are 1 to {params.holders}")
     try:

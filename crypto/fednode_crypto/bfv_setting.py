@@ -7,13 +7,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.errors import WrongParameters
+from fednode_crypto.bfv_params import BfvParams
+from fednode_crypto.bfv_planner import Budget, budget
 from fednode_crypto.hazmat.lagrange import lift
 from fednode_crypto.hazmat.ntt import Ring, ring
 from fednode_crypto.hazmat.tenseal_bfv import Shape
 from fednode_crypto.hazmat.uniform import public_polynomial
-from fednode_crypto.params import SumParams
-from fednode_crypto.planner import Budget, budget
 
 Words = NDArray[np.uint64]
 
@@ -25,7 +24,7 @@ class Setting:
     `lift` is the factor that holders open with.
     """
 
-    params: SumParams
+    params: BfvParams
     data: Ring
     key: Ring
     slots: Ring
@@ -35,13 +34,8 @@ class Setting:
 
 
 @lru_cache(maxsize=16)
-def setting(params: SumParams) -> Setting:
-    """Return what follows from `params`.
-
-    Raises WrongParameters when they are another scheme's, or leave no room for the noise.
-    """
-    if params.scheme != "bfv":
-        raise WrongParameters(f"these are parameters of scheme '{params.scheme}': use that scheme")
+def setting(params: BfvParams) -> Setting:
+    """Return what follows from `params`. Raises WrongParameters when they leave no room for the noise."""
     noise = budget(params)
     return Setting(
         params=params,
@@ -54,11 +48,11 @@ def setting(params: SumParams) -> Setting:
     )
 
 
-def binding(params: SumParams, task: bytes) -> bytes:
+def binding(params: BfvParams, task: bytes) -> bytes:
     """Return 32 bytes that stand for these parameters in this task."""
     return hashlib.sha256(b"fednode/bfv/task/1\n" + params.digest() + task).digest()
 
 
-def common_polynomial(params: SumParams, task: bytes) -> Words:
+def common_polynomial(params: BfvParams, task: bytes) -> Words:
     """Return `a`, the uniform half of the joint key in NTT form, (R, degree), which everyone derives alike."""
     return public_polynomial(params.primes, params.ring_degree, b"fednode/bfv/a/1\n" + binding(params, task))

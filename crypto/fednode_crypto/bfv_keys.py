@@ -11,19 +11,20 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final, NoReturn, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode_crypto.bfv_params import BfvParams
+from fednode_crypto.bfv_setting import binding, common_polynomial, setting
 from fednode_crypto.encoding import from_bytes, size_of, to_bytes
 from fednode_crypto.errors import NotEnoughShares, Tampered
 from fednode_crypto.hazmat.shamir import share
 from fednode_crypto.hazmat.uniform import ternary
 from fednode_crypto.noise import discrete_gaussian
-from fednode_crypto.params import SumParams
 from fednode_crypto.rng import Rng
-from fednode_crypto.setting import binding, common_polynomial, setting
+from fednode_crypto.secret import Secret
 
 Words = NDArray[np.uint64]
 
@@ -32,18 +33,6 @@ ERROR_VARIANCE: Final = Fraction(1024, 100)
 
 _NONCE: Final = 32
 _CONTRIBUTION, _SHARE = b"FNC1", b"FNS1"
-
-
-class Secret:
-    """Cannot be pickled or copied, and shows nothing of itself."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(<secret>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} is secret: keep its private_bytes() in the key folder instead")
 
 
 def commit(context: bytes, point: int, reveal: bytes) -> bytes:
@@ -61,7 +50,7 @@ class BfvContribution(Secret):
     _shares: Mapping[int, bytes]
 
     @classmethod
-    def fresh(cls, params: SumParams, task: bytes, point: int, rng: Rng) -> Self:
+    def fresh(cls, params: BfvParams, task: bytes, point: int, rng: Rng) -> Self:
         """Return a new contribution of the holder at `point`. ValueError for a point that is not 1 to k."""
         if not 1 <= point <= params.holders:
             raise ValueError(f"a holder's point is 1 to {params.holders}")
@@ -102,7 +91,7 @@ class BfvContribution(Secret):
         return _CONTRIBUTION + self._context + bytes([self._point]) + self._reveal + b"".join(self._shares.values())
 
     @classmethod
-    def restore(cls, params: SumParams, task: bytes, private: bytes) -> Self:
+    def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
         known = setting(params)
         reveal_size, share_size = size_of(known.key) + _NONCE, size_of(known.data)
@@ -116,13 +105,13 @@ class BfvContribution(Secret):
 class BfvKey:
     """The public joint key of one task under `params`; `words` is sum b_j in NTT form, (R, degree)."""
 
-    params: SumParams
+    params: BfvParams
     task: bytes
     words: Words = field(repr=False)
 
     @classmethod
     def joined(
-        cls, params: SumParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
+        cls, params: BfvParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
     ) -> Self:
         """Return the key that the holders at points 1 to k revealed.
 
@@ -149,7 +138,7 @@ class BfvKey:
         return to_bytes(self.words, setting(self.params).key)
 
     @classmethod
-    def restore(cls, params: SumParams, task: bytes, data: bytes) -> Self:
+    def restore(cls, params: BfvParams, task: bytes, data: bytes) -> Self:
         """Undo `to_bytes`; compare `digest` with the expected one before use. Raises Tampered for damaged bytes."""
         return cls(params, task, from_bytes(data, setting(params).key, what="joint key"))
 
@@ -163,11 +152,11 @@ class BfvShare(Secret):
     """What one holder opens with: the sum of the shares that it got, in NTT form, (r, degree)."""
 
     _context: bytes
-    _params: SumParams
+    _params: BfvParams
     _words: Words
 
     @classmethod
-    def joined(cls, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> Self:
+    def joined(cls, params: BfvParams, task: bytes, shares: Mapping[int, bytes]) -> Self:
         """Return the sum of what the holders at points 1 to k sent to one of them.
 
         Raises NotEnoughShares when one is missing, Tampered for a share of wrong size or range, or of an unknown point.
@@ -184,7 +173,7 @@ class BfvShare(Secret):
             known.data.add(total, from_bytes(shares[point], known.data, what=f"share from holder {point}"))
         return cls(binding(params, task), params, total)
 
-    def words(self, params: SumParams) -> Words:
+    def words(self, params: BfvParams) -> Words:
         """Return a copy of the secret. ValueError when it belongs to other parameters."""
         if self._params != params:
             raise ValueError("this share belongs to other parameters: load the share of this task")
@@ -195,7 +184,7 @@ class BfvShare(Secret):
         return _SHARE + self._context + to_bytes(self._words, setting(self._params).data)
 
     @classmethod
-    def restore(cls, params: SumParams, task: bytes, private: bytes) -> Self:
+    def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
         known = setting(params)
         body = _opened(private, _SHARE + binding(params, task), size_of(known.data))

@@ -1,0 +1,100 @@
+"""A holder's side of boxed shares: a key fresh for each round, the boxes that came for it, and the sum of what is in
+them.
+
+The key is destroyed with the boxes as soon as the round is opened, or a later round gets its own: what was boxed for a
+round cannot be read afterwards, whoever gets the key folder.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fednode.errors import PeerFault
+from fednode.protocol.boxkeys import box_context, box_name
+from fednode.protocol.envelope import Signed
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import join_parts, split_parts
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.tasks import KnownTask
+from fednode_crypto import BoxedScheme, Tampered
+from fednode_crypto.identity import BoxKey, open_box
+
+_MOST_BOXES = 1 << 20
+_ROUND = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRoom:
+    """Where one holder keeps the key and the boxes of the round that is on; there is never more than one."""
+
+    folder: KeyFolder = field(repr=False)
+
+    def key(self, task: str, round_number: int) -> BoxKey:
+        """The key of this round: the same however often it is asked, a new one for a later round.
+
+        Raises `PeerFault("past-round")` for a round before the one that has a key now: its key is gone.
+        """
+        kept = self.folder.get(f"box-key/{task}")
+        if kept is not None:
+            current = int.from_bytes(kept[:_ROUND], "little")
+            if current > round_number:
+                raise PeerFault("past-round", f"round {round_number} has no key any more, round {current} is on")
+            if current == round_number and len(kept) > _ROUND:
+                return BoxKey.from_private_bytes(kept[_ROUND:])
+            if current == round_number:
+                raise PeerFault("already-opened", f"the key of round {round_number} was destroyed when it was opened")
+        fresh = BoxKey.generate()
+        self.folder.drop(f"boxes/{task}")
+        self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
+        return fresh
+
+    def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
+        """Keep the boxes that open to a share, and return the names of the clients whose box does not.
+
+        Raises `PeerFault("bad-request")` if a box is not the one that its client signed: that is the node's doing.
+        """
+        key, good, struck = self._current(spec), {}, []
+        for signed in heads:
+            name = signed.head.sender
+            box = boxes.get(name, b"")
+            if signed.head.attached().get(box_name(known.me.point)) != hashlib.sha256(box).digest():
+                raise PeerFault("bad-request", f"the box of {name} is not the one that it signed")
+            try:
+                _scheme(known).check_share(spec.sum_params, self._unbox(known, spec, name, key, box))
+                good[name] = box
+            except Tampered:
+                struck.append(name)
+        self.folder.put(f"boxes/{spec.task}", spec.digest() + join_parts(good))
+        return struck
+
+    def answer(self, known: KnownTask, spec: RoundSpec, names: Iterable[str]) -> bytes:
+        """The sum of the shares of exactly these clients. Raises `PeerFault("bad-request")` if a box is not here."""
+        kept = self.folder.get(f"boxes/{spec.task}") or b""
+        if kept[:32] != spec.digest():
+            raise PeerFault("bad-request", "no boxes of this round are here")
+        boxes, key = split_parts(kept[32:], _MOST_BOXES), self._current(spec)
+        missing = [name for name in names if name not in boxes]
+        if missing:
+            raise PeerFault("bad-request", f"there is no good box of {missing[0]}")
+        shares = (self._unbox(known, spec, name, key, boxes[name]) for name in names)
+        return _scheme(known).answer(spec.sum_params, shares)
+
+    def forget(self, spec: RoundSpec) -> None:
+        """Destroy the key and the boxes of a round that was opened; that it had a key stays known."""
+        self.folder.put(f"box-key/{spec.task}", spec.round.to_bytes(_ROUND, "little"))
+        self.folder.drop(f"boxes/{spec.task}")
+
+    def _current(self, spec: RoundSpec) -> BoxKey:
+        kept = self.folder.get(f"box-key/{spec.task}") or b""
+        if len(kept) <= _ROUND or int.from_bytes(kept[:_ROUND], "little") != spec.round:
+            raise PeerFault("bad-request", f"round {spec.round} has no key here")
+        return BoxKey.from_private_bytes(kept[_ROUND:])
+
+    def _unbox(self, known: KnownTask, spec: RoundSpec, name: str, key: BoxKey, box: bytes) -> bytes:
+        return open_box(key, box, box_context(spec.digest(), name, known.me))
+
+
+def _scheme(known: KnownTask) -> BoxedScheme:
+    if not known.scheme.boxed:
+        raise PeerFault("unexpected", "this scheme has no boxes")
+    return known.scheme

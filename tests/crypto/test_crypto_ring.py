@@ -1,0 +1,382 @@
+"""Scheme `ring` beyond the contract: the formula itself, exactness over everything that varies, forgeries rejected."""
+
+import tracemalloc
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kit.committee import CONTEXT, BoxedCommittee, updates_for
+from kit.insecure import InsecureRng
+from kit.plainsum import InsecureBoxedSum
+from numpy.typing import NDArray
+
+from fednode_crypto import (
+    Demand,
+    NotEnoughShares,
+    Overflow,
+    SystemRng,
+    Tampered,
+    WrongAnswer,
+    WrongParameters,
+    plan,
+    scheme,
+)
+from fednode_crypto.encoding import from_bytes, to_bytes
+from fednode_crypto.hazmat import ring_kernels
+from fednode_crypto.hazmat.ring import mask_block
+from fednode_crypto.noise import discrete_gaussian
+from fednode_crypto.ring_params import MASK_VARIANCE, RingParams
+from fednode_crypto.ring_planner import candidates
+from fednode_crypto.ring_setting import public_keys, setting
+
+RING = scheme("ring")
+PARAMS = plan("ring", Demand(dimension=1_000, summands=6, value_bound=600_000, holders=5, threshold=4))
+WIDE = replace(PARAMS, dimension=30_000, ring_degree=8192, lanes=3)
+EVERYONE = BoxedCommittee(RING, PARAMS)
+
+
+def schoolbook(a: NDArray[np.uint64], s: NDArray[np.int64], prime: int) -> list[int]:
+    """a s mod (x^n + 1, prime), term by term; the halves of `a` keep every sum of products below 2^48."""
+    halves = [
+        np.convolve((a & np.uint64(2**28 - 1)).astype(np.int64), s),
+        np.convolve((a >> np.uint64(28)).astype(np.int64), s),
+    ]
+    whole = [int(low) + (int(high) << 28) for low, high in zip(*halves, strict=True)]
+    return [(low - high) % prime for low, high in zip(whole[: len(a)], [*whole[len(a) :], 0], strict=True)]
+
+
+def polynomials(payload: bytes, params: RingParams) -> NDArray[np.uint64]:
+    return from_bytes(payload, setting(params).data, (params.blocks,))
+
+
+@pytest.mark.parametrize("params", [PARAMS, WIDE], ids=["two primes", "four primes"])
+def test_payload_is_the_formula(params: RingParams) -> None:
+    values = updates_for(params, 1, seed=3)[0]
+    payload = RING.sealer(params).seal(values, InsecureRng(8), CONTEXT).payload
+    rng, n, block = InsecureRng(8), params.ring_degree, params.blocks - 1
+    secret = discrete_gaussian(MASK_VARIANCE, n, rng)
+    error = discrete_gaussian(MASK_VARIANCE, params.blocks * n, rng)[block * n :]
+    lanes = np.zeros(params.lanes * params.blocks * n, dtype=object)
+    lanes[: params.dimension] = values
+    packed = [0] * n
+    for i, lane in enumerate(lanes.reshape(params.lanes, params.blocks, n)[:, block]):
+        packed = [m + (int(v) << (params.lane_bits * i + params.shift)) for m, v in zip(packed, lane, strict=True)]
+    a = mask_block(public_keys(params, CONTEXT), block, setting(params).data)
+    setting(params).data.inverse(a)
+    for row, found, p in zip(a, polynomials(payload, params)[block], params.primes, strict=True):
+        masked = schoolbook(row, secret, p)
+        assert found.tolist() == [(c + int(e) + m) % p for c, e, m in zip(masked, error, packed, strict=True)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_opened_sum_is_the_plain_sum(data: st.DataObject) -> None:
+    holders, threshold = data.draw(st.sampled_from([(5, 4), (3, 2), (1, 1), (7, 3)]))
+    bound = data.draw(st.sampled_from([5, 300, 600_000, 406_872_060, 2**58]))
+    dimension = data.draw(st.one_of(st.integers(1, 300), st.integers(1, 300), st.integers(1, 9_000)))
+    summands = data.draw(st.sampled_from([6, 1000]))
+    params = data.draw(st.sampled_from(list(candidates(Demand(dimension, summands, bound, holders, threshold)))))
+    everyone = BoxedCommittee(RING, params)
+    clients = data.draw(st.integers(1, 4))
+    updates = updates_for(params, clients, data.draw(st.integers(0, 2**32)))
+    survivors = sorted(data.draw(st.sets(st.integers(0, clients - 1), min_size=1)))
+    sealings = everyone.sealed(updates)
+    order = data.draw(st.permutations(survivors))
+    cut = data.draw(st.integers(0, len(order)))
+    total = everyone.summed([sealings[i] for i in order[:cut]]).merge(
+        everyone.summed([sealings[i] for i in order[cut:]])
+    )
+    chosen = data.draw(st.permutations(range(1, holders + 1)))[: data.draw(st.integers(threshold, holders))]
+    answers = everyone.answers(total, [sealings[i] for i in survivors])
+    opened = everyone.combine(total, {p: answers[p] for p in chosen})
+    assert np.array_equal(opened, sum(updates[i] for i in survivors))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "absorb", "subtract", "split", "store"]), st.integers(0, 3)), max_size=12
+    )
+)
+def test_any_way_to_the_same_payloads_gives_the_same_bytes(steps: list[tuple[str, int]]) -> None:
+    payloads = [s.payload for s in EVERYONE.sealed(updates_for(PARAMS, 4, seed=1))]
+    total, other, held = RING.zero(PARAMS), RING.zero(PARAMS), []
+    for verb, i in steps:
+        if verb == "store":
+            total = RING.restore_sum(PARAMS, total.to_bytes())
+        elif verb == "subtract" and total.count < PARAMS.summands:
+            total = total.add(payloads[i]).subtract(payloads[i])
+        elif len(held) < PARAMS.summands:
+            held.append(i)
+            if verb == "add":
+                total = total.add(payloads[i])
+            elif verb == "absorb":
+                total.absorb(payloads[i])
+            else:
+                other.absorb(payloads[i])
+    expected = RING.zero(PARAMS)
+    for i in sorted(held):
+        expected.absorb(payloads[i])
+    assert total.merge(other).to_bytes() == other.merge(total).to_bytes() == expected.to_bytes()
+
+
+def test_same_sum_as_in_the_clear() -> None:
+    updates = updates_for(PARAMS, 6, seed=11)
+    opened = [
+        everyone.opened(everyone.sealed(updates)) for everyone in (EVERYONE, BoxedCommittee(InsecureBoxedSum(), PARAMS))
+    ]
+    assert opened[0].tobytes() == opened[1].tobytes() == sum(updates).tobytes()
+
+
+@pytest.mark.parametrize("params", [PARAMS, WIDE, replace(PARAMS, value_bound=2**20 - 1)])
+def test_largest_sums_open_in_every_lane(params: RingParams) -> None:
+    everyone = BoxedCommittee(RING, params)
+    for value in (params.value_bound, -params.value_bound):
+        values = np.full(params.dimension, value)
+        assert np.array_equal(everyone.opened(everyone.sealed([values])), values)
+
+
+def test_absorbing_does_not_allocate() -> None:
+    params = plan("ring", Demand(1_000_000, 100, 204_800, 5, 4))
+    total, payload = RING.zero(params), bytes(params.payload_bytes)
+    total.absorb(payload)
+    tracemalloc.start()
+    total.absorb(payload)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000
+
+
+# what protects: the mask
+
+
+def test_public_polynomials_have_nothing_in_common() -> None:
+    known = setting(PARAMS).data
+    keys = public_keys(PARAMS, CONTEXT)
+    first = mask_block(keys, 0, known)
+    assert np.array_equal(first, mask_block(keys, 0, known))
+    assert known.valid(first)
+    others = [
+        mask_block(keys, 1, known)[0],
+        mask_block(public_keys(PARAMS, b"another round"), 0, known)[0],
+        mask_block(public_keys(replace(PARAMS, summands=5), CONTEXT), 0, known)[0],
+        first[1] % np.uint64(known.primes[0]),
+    ]
+    for other in others:
+        assert np.count_nonzero(first[0] == other) == 0
+    for row, p in zip(first, known.primes, strict=True):
+        assert np.abs(np.bincount((row // np.uint64(p // 8 + 1)).astype(int), minlength=8) - 512).max() < 130
+
+
+def test_words_that_are_not_below_the_prime_are_left_out() -> None:
+    row = np.array([5, 97, 2**40 + 3, 96, 2**63 + 127], dtype=np.uint64)
+    assert ring_kernels.keep_below(row, np.uint64(97), np.uint64(127)) == 3
+    assert row[:3].tolist() == [5, 3, 96]
+
+
+def test_payloads_look_uniform_and_two_of_the_same_values_differ_everywhere() -> None:
+    values, rng = np.zeros(PARAMS.dimension, dtype=np.int64), SystemRng()
+    sealings = [EVERYONE.sealer.seal(values, rng, CONTEXT) for _ in range(2)]
+    first, second = (polynomials(s.payload, PARAMS) for s in sealings)
+    known = setting(PARAMS).data
+    for row, p in zip(first[0], known.primes, strict=True):
+        assert np.abs(np.bincount((row // np.uint64(p // 8 + 1)).astype(int), minlength=8) - 512).max() < 130
+    known.subtract(first, second)
+    assert (np.minimum(first, known.q[:, None] - first) > 2**20).all()
+    for point in (1, 5):
+        shares = [from_bytes(s.shares[point], setting(PARAMS).shares) for s in sealings]
+        assert np.count_nonzero(shares[0] == shares[1]) < 40
+
+
+def test_opened_secret_is_as_wide_as_planned_and_within_its_bound() -> None:
+    sealings = [EVERYONE.sealer.seal(np.zeros(1_000, dtype=np.int64), InsecureRng(i), CONTEXT) for i in range(6)]
+    secret = np.zeros(PARAMS.ring_degree, dtype=np.int64)
+    for i in range(6):
+        secret += discrete_gaussian(MASK_VARIANCE, PARAMS.ring_degree, InsecureRng(i))
+    answers = EVERYONE.answers(EVERYONE.summed(sealings), sealings)
+    p, found = PARAMS.share_prime, np.zeros((1, PARAMS.ring_degree), dtype=np.uint64)
+    for point, weight in zip((1, 2, 3, 4), (4, -6, 4, -1), strict=True):
+        setting(PARAMS).shares.add_scaled(found, from_bytes(answers[point], setting(PARAMS).shares), weight)
+    assert np.array_equal(found[0].astype(np.int64), secret % p)
+    assert 0.9 < secret.var() / (6 * 40.96) < 1.1
+    assert np.abs(secret).max() <= PARAMS.small < p // 2
+
+
+# what is checked: answers
+
+
+@pytest.fixture(scope="module")
+def full():
+    sealings = EVERYONE.sealed(updates_for(PARAMS, 6, seed=2))
+    total = EVERYONE.summed(sealings)
+    return sealings, total, EVERYONE.answers(total, sealings)
+
+
+EXPECTED = sum(updates_for(PARAMS, 6, seed=2))
+
+
+def shifted(answer: bytes, by: int, at: int = 4000) -> bytes:
+    """The answer with `by` added to one number."""
+    field = setting(PARAMS).shares
+    words = from_bytes(answer, field)
+    words[0, at] = (int(words[0, at]) + by) % PARAMS.share_prime
+    return to_bytes(words, field)
+
+
+def test_too_few_answers_are_refused_and_nothing_stands_in_for_the_missing_one(full) -> None:
+    _, total, answers = full
+    few = {p: answers[p] for p in (1, 2, 4)}
+    with pytest.raises(NotEnoughShares):
+        EVERYONE.combine(total, few)
+    junk = to_bytes(from_bytes(answers[3], setting(PARAMS).shares) // np.uint64(2), setting(PARAMS).shares)
+    for forged in (bytes(PARAMS.answer_bytes), answers[1], junk, shifted(answers[5], 1), shifted(answers[5], -1, at=0)):
+        with pytest.raises(WrongAnswer) as caught:
+            EVERYONE.combine(total, {**few, 5: forged})
+        assert caught.value.points == ()
+
+
+def test_one_wrong_number_is_noticed_and_its_holder_named(full) -> None:
+    _, total, answers = full
+    for liar, by in ((1, 1), (3, -1), (5, 250)):
+        with pytest.raises(WrongAnswer) as caught:
+            EVERYONE.combine(total, {**answers, liar: shifted(answers[liar], by)})
+        assert caught.value.points == (liar,)
+        rest = {p: a for p, a in answers.items() if p != liar}
+        assert np.array_equal(EVERYONE.combine(total, rest), EXPECTED)
+
+
+def test_any_threshold_of_right_answers_names_all_others() -> None:
+    params = plan("ring", Demand(dimension=100, summands=6, value_bound=600, holders=7, threshold=3))
+    everyone = BoxedCommittee(RING, params)
+    sealings = everyone.sealed(updates_for(params, 3, seed=1))
+    total = everyone.summed(sealings)
+    right, other = everyone.answers(total, sealings), everyone.answers(total, sealings[:2])
+    for liars in (*combinations(range(1, 8), 4), (2,), (1, 7)):
+        with pytest.raises(WrongAnswer) as caught:
+            everyone.combine(total, {p: other[p] if p in liars else right[p] for p in right})
+        # four that agree on another roster do not open this sum
+        assert caught.value.points == liars
+
+
+def test_two_wrong_answers_of_five_are_noticed_and_nobody_is_blamed(full) -> None:
+    _, total, answers = full
+    with pytest.raises(WrongAnswer) as caught:
+        EVERYONE.combine(total, {**answers, 1: shifted(answers[1], 3), 2: shifted(answers[2], 4)})
+    assert caught.value.points == ()
+
+
+def test_liars_who_undo_each_other_have_another_named_but_open_nothing_wrong(full) -> None:
+    # the weights of 1 and 2 among (1, 2, 4, 5) are 10/3 and -10/3
+    _, total, answers = full
+    lying = {**answers, 1: shifted(answers[1], 3), 2: shifted(answers[2], 3)}
+    with pytest.raises(WrongAnswer) as caught:
+        EVERYONE.combine(total, lying)
+    assert caught.value.points == (3,)
+    assert np.array_equal(EVERYONE.combine(total, {p: a for p, a in lying.items() if p != 3}), EXPECTED)
+
+
+# what is checked: clients
+
+
+def test_one_share_unlike_the_others_costs_its_holder_and_not_the_sum(full) -> None:
+    sealings, total, answers = full
+    wrong = [s.shares[2] for s in sealings[1:]] + [shifted(sealings[0].shares[2], 7)]
+    answers = {**answers, 2: RING.answer(PARAMS, wrong)}
+    with pytest.raises(WrongAnswer) as caught:
+        EVERYONE.combine(total, answers)
+    assert caught.value.points == (2,)
+    assert np.array_equal(EVERYONE.combine(total, {p: a for p, a in answers.items() if p != 2}), EXPECTED)
+
+
+def test_shares_of_another_mask_are_noticed_and_the_message_says_what_can_be_wrong(full) -> None:
+    sealings, total, _ = full
+    stranger = EVERYONE.sealer.seal(np.zeros(1_000, dtype=np.int64), InsecureRng(99), CONTEXT)
+    answers = EVERYONE.answers(total, [*sealings[:5], stranger])
+    with pytest.raises(WrongAnswer, match="agree") as caught:
+        EVERYONE.combine(total, answers)
+    assert caught.value.points == ()
+    with pytest.raises(WrongAnswer, match="do not open"):
+        EVERYONE.combine(total, {p: answers[p] for p in (1, 2, 3, 4)})
+
+
+def test_numbers_out_of_range_are_refused_everywhere_and_change_nothing(full) -> None:
+    sealings, _, answers = full
+    total = EVERYONE.summed(sealings[:1])
+    before = total.to_bytes()
+    for k, p in enumerate(PARAMS.primes):
+        words = polynomials(sealings[1].payload, PARAMS)
+        words[0, k, 4095] = p
+        bad = to_bytes(words, setting(PARAMS).data)
+        for verb in (total.absorb, total.add, total.subtract):
+            with pytest.raises(Tampered, match="range"):
+                verb(bad)
+    assert total.to_bytes() == before
+    field = setting(PARAMS).shares
+    for value in (PARAMS.share_prime, 511):
+        words = from_bytes(answers[3], field)
+        words[0, 17] = value
+        bad = to_bytes(words, field)
+        with pytest.raises(Tampered, match="range"):
+            RING.check_share(PARAMS, bad)
+        with pytest.raises(Tampered, match="range"):
+            RING.answer(PARAMS, [sealings[0].shares[1], bad])
+        with pytest.raises(WrongAnswer, match="holder 3") as caught:
+            EVERYONE.combine(total, {**answers, 3: bad})
+        assert caught.value.points == (3,)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 4095), (1, 17)])
+def test_changed_payload_is_noticed_when_the_sum_is_opened(full, place: tuple[int, int]) -> None:
+    sealings, _, answers = full
+    words = polynomials(sealings[0].payload, PARAMS)
+    words[0][place] = (int(words[0][place]) + 12_345) % PARAMS.primes[place[0]]
+    total = EVERYONE.summed(sealings[1:])
+    total.absorb(to_bytes(words, setting(PARAMS).data))
+    with pytest.raises(Tampered):
+        EVERYONE.combine(total, answers)
+
+
+def test_honest_payload_of_another_context_or_client_does_not_pass_for_one(full) -> None:
+    sealings, _, answers = full
+    for payload in (
+        sealings[1].payload,
+        EVERYONE.sealer.seal(np.zeros(1_000, dtype=np.int64), InsecureRng(0), b"old").payload,
+    ):
+        total = EVERYONE.summed(sealings[1:])
+        total.absorb(payload)
+        with pytest.raises(Tampered):
+            EVERYONE.combine(total, answers)
+
+
+def test_junk_in_a_later_block_is_found_too() -> None:
+    params = replace(WIDE, lanes=1)
+    everyone = BoxedCommittee(RING, params)
+    sealings = everyone.sealed(updates_for(params, 2, seed=4))
+    words = from_bytes(sealings[0].payload, setting(params).data, (params.blocks,))
+    words[3, 2, 5] ^= np.uint64(1 << 30)
+    total = everyone.summed(sealings[1:])
+    total.absorb(to_bytes(words, setting(params).data))
+    with pytest.raises(Tampered, match="block 3"):
+        everyone.combine(total, everyone.answers(total, sealings))
+
+
+def test_objects_of_another_scheme_or_parameters_are_not_mixed_up(full) -> None:
+    _, total, answers = full
+    bfv = plan("bfv", Demand(1_000, 6, 600_000, 5, 4))
+    for verb in (lambda: RING.sealer(bfv), lambda: RING.zero(bfv), lambda: RING.check_share(bfv, b"")):
+        with pytest.raises(WrongParameters, match="'bfv'"):
+            verb()
+    with pytest.raises(ValueError, match="another scheme"):
+        EVERYONE.combine(InsecureBoxedSum().zero(PARAMS), answers)
+    other = replace(PARAMS, value_bound=500_000)
+    with pytest.raises(ValueError, match="parameters"):
+        RING.combine(other, total, answers, CONTEXT)
+    with pytest.raises(ValueError, match="parameters"):
+        total.merge(RING.zero(other))
+    with pytest.raises(Tampered):
+        RING.restore_sum(other, total.to_bytes())
+    with pytest.raises(Overflow):
+        RING.sealer(other).seal(np.full(1_000, 500_001), InsecureRng(1), CONTEXT)

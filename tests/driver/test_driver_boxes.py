@@ -1,0 +1,271 @@
+"""Rounds of scheme `ring`: fresh keys, boxes checked before anything is charged, one opening, nothing left to read."""
+
+import numpy as np
+import pytest
+from kit import cohort as kit
+from kit.cohort import FakeCohort, Size, opened_sum
+
+from fednode.driver.channel import Request
+from fednode.driver.driver import Driver
+from fednode.errors import PeerFault, StoreError, TooFewHolders
+from fednode.protocol.envelope import Envelope
+from fednode.protocol.requests import frame_kind, key_request, read_roster, read_spec, roster_part, spec_frame
+from fednode.wire import join_parts, split_parts
+
+SIZE = Size(clients=5, holders=5, threshold=4, dimension=50, scheme="ring")
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    return FakeCohort(tmp_path, SIZE)
+
+
+def check_released(cohort, outcome, without=()):
+    assert outcome.cause == "", outcome.reason
+    assert set(outcome.survivors) == set(cohort.size.client_names) - set(without)
+    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
+
+
+def refusal(cohort, name, frame):
+    envelope = Envelope.from_bytes(cohort.speak(name, Request("query", "t", frame)), 1 << 26)
+    assert envelope.head.kind == "refusal", envelope.head.kind
+    return envelope.about.text("reason", 64)
+
+
+def asked(cohort, kind, name):
+    return [request.frame for member, request in cohort.asked(kind) if member == name][-1]
+
+
+def test_rounds_are_exact_and_every_holder_answers(cohort):
+    driver = cohort.begun()
+    for number in (1, 2):
+        outcome = driver.run_round(number)
+        check_released(cohort, outcome)
+        assert len(outcome.answered) == 5 and outcome.silent == () and outcome.rejected == ()
+    assert not cohort.asked("key-commit") and len(cohort.asked("box-key")) == 10
+
+
+def test_a_client_whose_box_does_not_open_is_struck_and_named(cohort):
+    cohort.tell("client-2", kit.spoiling_box(3))
+    node = cohort.node()
+    driver = cohort.begun(node)
+    outcome = driver.run_round(1)
+    check_released(cohort, outcome, {"client-2"})
+    assert outcome.rejected == (("client-2", "bad-box"),) and outcome.lost == ()
+    (entry,) = node.ledger.entries
+    assert entry.charge.survivors == outcome.survivors
+    assert entry.charge.event.contributors == 4 - cohort.size.colluders
+    cohort.forgive()
+    check_released(cohort, driver.run_round(2))
+
+
+def test_too_many_struck_costs_nothing(tmp_path):
+    cohort = FakeCohort(tmp_path, SIZE)
+    for name in cohort.size.client_names[:4]:
+        cohort.tell(name, kit.spoiling_box(1))
+    node = cohort.node()
+    outcome = cohort.begun(node).run_round(1)
+    assert (outcome.cause, node.ledger.entries, outcome.opened) == ("too-few-survivors", (), False)
+    assert {name for name, _ in outcome.rejected} == set(cohort.size.client_names[:4])
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("box-key", "no-key"), ("boxes", "no-answer"), ("open", "no-answer")])
+def test_one_silent_holder_is_named_and_the_round_goes_on(cohort, kind, reason):
+    cohort.tell("holder-4", kit.silent, kind)
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    assert outcome.silent == (("holder-4", reason),) and len(outcome.answered) == 4
+
+
+@pytest.mark.parametrize("kind", ["boxes", "open"])
+def test_two_silent_holders_end_the_round(cohort, kind):
+    for name in ("holder-1", "holder-2"):
+        cohort.tell(name, kit.silent, kind)
+    node = cohort.node()
+    outcome = cohort.begun(node).run_round(1)
+    assert outcome.cause == "too-few-holders" and outcome.release is None
+    assert len(node.ledger.entries) == (1 if kind == "open" else 0)
+
+
+def test_without_enough_keys_no_client_is_asked(cohort):
+    for name in ("holder-1", "holder-2"):
+        cohort.tell(name, kit.silent, "box-key")
+    driver = cohort.begun()
+    with pytest.raises(TooFewHolders, match="holder-1: no answer; holder-2: no answer"):
+        driver.run_round(1)
+    assert not cohort.asked("round")
+
+
+def test_an_opening_that_lies_is_left_out_and_named(cohort):
+    cohort.tell("holder-2", kit.wrong_opening, "open")
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    assert outcome.silent == (("holder-2", "wrong-answer"),)
+
+
+def test_with_no_answer_to_spare_a_lie_is_rejected_and_the_charge_kept(cohort):
+    cohort.tell("holder-1", kit.silent, "open")
+    cohort.tell("holder-2", kit.wrong_opening, "open")
+    node = cohort.node()
+    outcome = cohort.begun(node).run_round(1)
+    assert (outcome.cause, outcome.release, len(node.ledger.entries)) == ("opening-rejected", None, 1)
+
+
+@pytest.mark.parametrize("kind", ["box-key", "boxes", "open"])
+def test_a_holder_that_is_restarted_says_the_same(cohort, kind):
+    cohort.tell("holder-1", kit.reborn, kind)
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    assert outcome.silent == ()
+    first, second = cohort.said["holder-1", kind]
+    assert Envelope.from_bytes(first, 1 << 20).body == Envelope.from_bytes(second, 1 << 20).body
+
+
+@pytest.mark.parametrize("kind", ["boxes", "open"])
+def test_a_holder_that_is_restarted_before_it_is_asked(cohort, kind):
+    def restarted(cohort, name, request):
+        cohort.restart(name)
+        return [cohort.speak(name, request)]
+
+    for name in cohort.size.holder_names:
+        cohort.tell(name, restarted, kind)
+    check_released(cohort, cohort.begun().run_round(1))
+
+
+# --- what a holder refuses of a node that lies
+
+
+@pytest.fixture
+def opened(cohort):
+    check_released(cohort, cohort.begun().run_round(1))
+    return cohort
+
+
+def test_a_second_roster_is_refused_also_after_a_restart(opened):
+    spec, parts = read_spec("open", asked(opened, "open", "holder-1"))
+    heads = read_roster(parts["roster"])
+    fewer = spec_frame("open", spec, {"roster": roster_part(heads[:-1]), "request": b""})
+    for _ in range(2):
+        assert refusal(opened, "holder-1", fewer) == "already-opened"
+        opened.restart("holder-1")
+    again = Envelope.from_bytes(
+        opened.speak("holder-1", Request("query", "t", asked(opened, "open", "holder-1"))), 1 << 20
+    )
+    assert again.body == Envelope.from_bytes(opened.said["holder-1", "open"][0], 1 << 20).body
+
+
+def test_after_the_opening_boxes_and_key_are_gone(opened):
+    room = opened.holder("holder-1")._room
+    assert room.folder.get(f"boxes/{kit.TASK}") is None
+    assert len(room.folder.get(f"box-key/{kit.TASK}")) == 8
+    assert refusal(opened, "holder-1", asked(opened, "boxes", "holder-1")) == "bad-request"
+    assert refusal(opened, "holder-1", key_request(kit.TASK, 1)) == "already-opened"
+
+
+def test_a_key_of_a_round_that_is_past_is_gone(opened):
+    opened.speak("holder-1", Request("query", "t", key_request(kit.TASK, 7)))
+    assert refusal(opened, "holder-1", key_request(kit.TASK, 3)) == "past-round"
+
+
+def test_boxes_that_are_not_those_that_were_signed_are_the_nodes_fault(cohort):
+    def swapped(cohort, name, request):
+        spec, parts = read_spec("boxes", request.frame)
+        boxes = split_parts(parts["boxes"], 10)
+        names = sorted(boxes)
+        boxes[names[0]], boxes[names[1]] = boxes[names[1]], boxes[names[0]]
+        frame = spec_frame("boxes", spec, {"roster": parts["roster"], "boxes": join_parts(boxes)})
+        return [cohort.speak(name, Request("query", request.tag, frame))]
+
+    cohort.tell("holder-5", swapped, "boxes")
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    assert outcome.silent == (("holder-5", "refused: bad-request"),) and outcome.rejected == ()
+
+
+def test_a_roster_whose_boxes_never_came_is_refused(cohort):
+    def unasked(cohort, name, request):
+        spec, parts = read_spec("boxes", request.frame)
+        heads = read_roster(parts["roster"])
+        boxes = split_parts(parts["boxes"], 10)
+        fewer = {head.head.sender: boxes[head.head.sender] for head in heads[1:]}
+        frame = spec_frame("boxes", spec, {"roster": roster_part(heads[1:]), "boxes": join_parts(fewer)})
+        cohort.speak(name, Request("query", request.tag, frame))
+        whole = spec_frame("open", spec, {"roster": parts["roster"], "request": b""})
+        reasons.append(refusal(cohort, name, whole))
+        return [cohort.speak(name, request)]
+
+    reasons = []
+    cohort.tell("holder-1", unasked, "boxes")
+    check_released(cohort, cohort.begun().run_round(1))
+    assert reasons == ["bad-request"]
+
+
+def test_a_record_that_cannot_be_written_means_no_answer(cohort):
+    record = cohort.folder("holder-1").path / "record.jsonl"
+
+    def full(cohort, name, request):
+        record.mkdir()
+        return [cohort.speak(name, request)]
+
+    cohort.tell("holder-1", full, "open")
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    assert outcome.silent == (("holder-1", "no-answer"),)
+    record.rmdir()
+    assert cohort.folder("holder-1").get(f"answer/{kit.TASK}") is None
+
+
+# --- what a client refuses
+
+
+def test_a_key_that_another_holder_signed_is_refused(cohort):
+    driver = cohort.begun()
+    driver.run_round(1)
+    frame, arrays = last_round(cohort, "client-1")
+    spec, parts = read_spec("round", frame)
+    for changed in (
+        {"box-key-1": parts["box-key-2"]},
+        {"box-key-1": parts["box-key-1"][:-1]},
+        {"box-key-2": b""},
+    ):
+        must_refuse_round(cohort, spec, {**parts, **changed}, arrays)
+    fewer = {name: part for name, part in parts.items() if name != "box-key-1"}
+    must_refuse_round(cohort, spec, fewer, arrays)
+
+
+def last_round(cohort, name):
+    requests = [request for member, request in cohort.asked("round") if member == name]
+    return requests[-1].frame, requests[-1].arrays
+
+
+def must_refuse_round(cohort, spec, parts, arrays):
+    cohort.restart("client-1")
+    with pytest.raises(PeerFault) as caught:
+        cohort.client("client-1").judge(spec, spec.model_digest, parts)
+    assert caught.value.reason in {"bad-box-key", "malformed", "damaged"}
+
+
+def test_a_retry_sends_the_same_bytes_and_no_fresh_secret(cohort):
+    cohort.tell("client-1", kit.reborn)
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    first, second = cohort.said["client-1", "round"]
+    assert first == second
+
+
+def test_two_clients_with_the_same_values_send_different_payloads(cohort):
+    cohort.learned = dict.fromkeys(cohort.learned, np.zeros(cohort.size.dimension))
+    cohort.begun().run_round(1)
+    bodies = [
+        Envelope.from_bytes(cohort.said[name, "round"][0], 1 << 26, 1 << 20).body for name in cohort.size.client_names
+    ]
+    assert len(set(bodies)) == len(bodies)
+
+
+def test_a_driver_of_a_boxed_scheme_needs_no_ceremony(cohort):
+    driver = Driver(cohort.node(), cohort.task())
+    driver.begin(np.zeros(cohort.size.dimension))
+    assert cohort.sent == []
+    assert frame_kind(key_request(kit.TASK, 1)) == "box-key"
+    with pytest.raises(StoreError, match="version 9"):
+        driver._node.parameters.read(9)
