@@ -110,16 +110,16 @@ def test_a_stop_while_updates_come_in(tmp_path):
     class StoppingScheme(InsecurePlainSum):
         seals = 0
 
-        def sealer(self, params, key):
+        def sealer(self, params, key=None):
             inner, outer = super().sealer(params, key), self
 
             class Sealing:
-                def seal(self, values, rng):
+                def seal(self, values, rng, context=b""):
                     outer.seals += 1
                     # three holders try the key and four clients send in round 1
                     if outer.seals == 3 + 4 + 2:
                         stop.stop()
-                    return inner.seal(values, rng)
+                    return inner.seal(values, rng, context)
 
             return Sealing()
 

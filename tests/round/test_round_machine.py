@@ -18,6 +18,7 @@ FOREIGN = {
     r.Kept: r.Kept("a"),
     r.DeadlinePassed: r.DeadlinePassed(),
     r.StopAsked: r.StopAsked(),
+    r.Checked: r.Checked(1, ()),
     r.Charged: r.Charged(some_receipt()),
     r.ChargeRefused: r.ChargeRefused("x"),
     r.Answered: r.Answered(1),
@@ -30,8 +31,9 @@ FOREIGN = {
 class PlainRound:
     """What a round should do, in sets and ifs."""
 
-    def __init__(self, invited, least, holders, threshold):
+    def __init__(self, invited, least, holders, threshold, boxed):
         self.invited, self.least, self.holders, self.threshold = invited, least, holders, threshold
+        self.boxed, self.checked, self.struck = boxed, set(), set()
         self.phase, self.seen, self.kept, self.gone = "COLLECTING", {}, [], set()
         self.answered, self.silent, self.combining = set(), set(), False
 
@@ -51,7 +53,17 @@ class PlainRound:
 
     def close_if(self, over):
         if over:
-            self.phase = "CHARGING" if len(self.kept) >= self.least else "FAILED"
+            ready = "CHECKING" if self.boxed and self.phase == "COLLECTING" else "CHARGING"
+            self.phase = ready if len(self.kept) >= self.least else "FAILED"
+
+    def checking(self):
+        if self.holders <= self.checked | self.silent:
+            if len(self.checked) < self.threshold:
+                self.phase, self.struck = "FAILED", set()
+                return
+            self.holders, self.silent = set(self.checked), set()
+            self.kept = [who for who in self.kept if who not in self.struck]
+            self.close_if(True)
 
     def committee(self):
         if not self.combining and self.holders <= self.answered | self.silent:
@@ -66,11 +78,12 @@ class RoundMachine(RuleBasedStateMachine):
         committee=st.sampled_from([(1, 1), (2, 1), (3, 2), (3, 3), (4, 3)]),
         early=st.integers(0, 5),
         ahead=st.integers(0, 4),
+        boxed=st.booleans(),
     )
-    def begin(self, invited, least, committee, early, ahead):
+    def begin(self, invited, least, committee, early, ahead, boxed):
         points = frozenset(range(1, committee[0] + 1))
-        self.now = Round(SPEC, frozenset(invited), least, points, committee[1])
-        self.plain = PlainRound(set(invited), least, set(points), committee[1])
+        self.now = Round(SPEC, frozenset(invited), least, points, committee[1], boxed)
+        self.plain = PlainRound(set(invited), least, set(points), committee[1], boxed)
         self.log, self.charged = [], False
         # a head start: else few examples would ever come to an opening
         for who in sorted(invited)[:early]:
@@ -130,12 +143,14 @@ class RoundMachine(RuleBasedStateMachine):
     def answer_an_earlier_round(self, who):
         assert self.do(r.Late(who)) == (r.Discard(who, "late"),)
 
-    @precondition(lambda self: self.plain.phase in ("COLLECTING", "CHARGING", "OPENING"))
+    @precondition(lambda self: self.plain.phase in ("COLLECTING", "CHECKING", "CHARGING", "OPENING"))
     @rule(luck=LUCK, point=POINTS)
     def go_on(self, luck, point):
         """The next thing on the way to a release; without luck (0) the one that ends it."""
         if self.plain.phase == "COLLECTING":
             self.end_of_collecting(luck)
+        elif self.plain.phase == "CHECKING":
+            self.end_of_checking(luck) if luck != 1 else self.check(point, "", 1)
         elif self.plain.phase == "CHARGING":
             self.charge(luck)
         elif self.plain.combining:
@@ -154,6 +169,30 @@ class RoundMachine(RuleBasedStateMachine):
         else:
             self.plain.phase = "FAILED"
             assert self.do(r.StopAsked())[0].cause == "stopped"
+
+    def end_of_checking(self, luck):
+        if luck:
+            self.plain.silent |= self.plain.holders - self.plain.checked
+            self.plain.checking()
+            self.do(r.DeadlinePassed())
+        else:
+            self.plain.phase = "FAILED"
+            assert self.do(r.StopAsked())[0].cause == "stopped"
+
+    @precondition(lambda self: self.plain.phase not in ("COLLECTING", "CHARGING"))
+    @rule(point=POINTS, bad=st.sampled_from(["", "", "", "a", "bf", "abc"]), luck=LUCK)
+    def check(self, point, bad, luck):
+        """A holder opens its boxes; those of some clients are no good."""
+        if self.plain.phase == "CHECKING" and point in self.plain.holders:
+            if luck:
+                self.plain.checked.add(point)
+                self.plain.struck |= set(bad) & set(self.plain.kept)
+            else:
+                self.plain.silent.add(point)
+            self.plain.checking()
+            self.do(r.Checked(point, tuple(bad)) if luck else r.HolderSilent(point, "x"))
+        else:
+            assert self.do(r.Checked(point, tuple(bad))) == ()
 
     def charge(self, luck):
         self.charged, self.plain.phase = bool(luck), "OPENING" if luck else "FAILED"
@@ -211,7 +250,10 @@ class RoundMachine(RuleBasedStateMachine):
     @invariant()
     def each_effect_comes_once_and_after_what_it_needs(self):
         kinds = [type(effect) for effect in self.log if not isinstance(effect, r.Keep | r.Reject | r.Discard)]
-        path = [r.Charge, r.Open, r.Combine, r.Publish]
+        struck = {who for strike in self.of(r.Strike) for who in strike.clients}
+        assert struck == (self.plain.struck if self.plain.phase not in ("CHECKING", "FAILED") else struck)
+        kinds = [kind for kind in kinds if kind is not r.Strike]
+        path = [*([r.Check] if self.plain.boxed else []), r.Charge, r.Open, r.Combine, r.Publish]
         assert kinds == path[: len(kinds)] or kinds == [*path[: len(kinds) - 1], r.Fail]
         assert (kinds[-1:] in ([r.Publish], [r.Fail])) == self.now.ended
         for combine in self.of(r.Combine):

@@ -9,6 +9,7 @@ from fednode.round import (
     Arrived,
     Charged,
     ChargeRefused,
+    Checked,
     DeadlinePassed,
     Faulted,
     HolderSilent,
@@ -31,6 +32,7 @@ EVENTS = {
     Faulted: Faulted("b", "garbage"),
     DeadlinePassed: DeadlinePassed(),
     StopAsked: StopAsked(),
+    Checked: Checked(2, ("a",)),
     Charged: Charged(some_receipt()),
     ChargeRefused: ChargeRefused("no budget"),
     Answered: Answered(2),
@@ -42,16 +44,17 @@ ALWAYS = {Arrived, Late, Faulted}
 TABLE = {
     "collecting": ALWAYS | {DeadlinePassed, StopAsked},
     "keeping": {Kept, NotKept},
+    "checking": ALWAYS | {Checked, HolderSilent, DeadlinePassed, StopAsked},
     "charging": ALWAYS | {Charged, ChargeRefused},
-    "opening": ALWAYS | {Answered, HolderSilent, DeadlinePassed, OpeningFailed},
-    "combining": ALWAYS | {Answered, HolderSilent, DeadlinePassed, OpeningFailed, Opened},
-    "released": ALWAYS | {Answered, HolderSilent},
-    "failed": ALWAYS | {Answered, HolderSilent},
+    "opening": ALWAYS | {Checked, Answered, HolderSilent, DeadlinePassed, OpeningFailed},
+    "combining": ALWAYS | {Checked, Answered, HolderSilent, DeadlinePassed, OpeningFailed, Opened},
+    "released": ALWAYS | {Checked, Answered, HolderSilent},
+    "failed": ALWAYS | {Checked, Answered, HolderSilent},
 }
 
 
-def after(*events) -> Round:
-    now = Round(SPEC, frozenset("abc"), min_survivors=1, holders=frozenset({1, 2, 3}), threshold=2)
+def after(*events, boxed=False) -> Round:
+    now = Round(SPEC, frozenset("abc"), min_survivors=1, holders=frozenset({1, 2, 3}), threshold=2, boxed=boxed)
     for event in events:
         now, _ = now.handle(event)
     return now
@@ -63,6 +66,7 @@ COMBINING = (*OPENING, Answered(1), Answered(2), HolderSilent(3, "no-answer"))
 SITUATIONS = {
     "collecting": after(*ONE_IN),
     "keeping": after(ONE_IN[0]),
+    "checking": after(*ONE_IN, DeadlinePassed(), boxed=True),
     "charging": after(*ONE_IN, DeadlinePassed()),
     "opening": after(*OPENING),
     "combining": after(*COMBINING),
@@ -76,6 +80,7 @@ def test_the_situations_are_what_they_are_called():
     assert states == {
         "collecting": State.COLLECTING,
         "keeping": State.COLLECTING,
+        "checking": State.CHECKING,
         "charging": State.CHARGING,
         "opening": State.OPENING,
         "combining": State.OPENING,
@@ -83,7 +88,7 @@ def test_the_situations_are_what_they_are_called():
         "failed": State.FAILED,
     }
     assert {name for name, now in SITUATIONS.items() if now.ended} == {"released", "failed"}
-    assert len(EVENTS) == 13
+    assert len(EVENTS) == 14
 
 
 @pytest.mark.parametrize(
@@ -109,7 +114,7 @@ def test_what_it_does_not_allow_is_the_drivers_mistake_and_changes_nothing(situa
 
 
 @pytest.mark.parametrize("situation", ["released", "failed"])
-@pytest.mark.parametrize("kind", sorted(ALWAYS | {Answered, HolderSilent}, key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(ALWAYS | {Checked, Answered, HolderSilent}, key=lambda kind: kind.__name__))
 def test_an_ended_round_is_the_same_value_whatever_comes(situation, kind):
     following, _ = SITUATIONS[situation].handle(EVENTS[kind])
     assert following is SITUATIONS[situation]

@@ -80,7 +80,7 @@ def test_defaults_need_no_source_at_all():
         ({}, {"epsilon": "0"}, "--epsilon: '0' is too small: it must be greater than 0.0"),
         ({}, {"delta": "1"}, "--delta: '1' is too large: it must be less than 1.0"),
         ({}, {"engine": "flwr"}, "--engine: 'flwr' is not one of inproc, flower; did you mean 'flower'?"),
-        ({}, {"scheme": "rinq"}, "--scheme: 'rinq' is not one of bfv; did you mean 'bfv'?"),
+        ({}, {"scheme": "rinq"}, "--scheme: 'rinq' is not one of ring, bfv; did you mean 'ring'?"),
         ({}, {"data": ""}, "--data: '' is empty"),
     ],
 )
