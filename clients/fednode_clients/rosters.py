@@ -28,10 +28,11 @@ def check_roster(known: KnownTask, limits: Limits, spec: RoundSpec, roster: tupl
         raise PeerFault("min-survivors", f"{len(names)} updates in the roster, {least} are the least")
     if len(names) > spec.sum_params.summands:
         raise PeerFault("too-many", f"{len(names)} updates, the sum has room for {spec.sum_params.summands}")
+    wanted = ("update", spec.task, spec.round, spec.digest())
     for signed in roster:
         member = signed.verified(known.card.cohort)
         if member.role != wanted_role:
             raise PeerFault("stranger", f"{member.name} is no {wanted_role}")
         head = signed.head
-        if (head.kind, head.task, head.round, head.spec) != ("update", spec.task, spec.round, spec.digest()):
+        if (head.kind, head.task, head.round, head.spec) != wanted:
             raise PeerFault("another-spec", f"{member.name} sent an update for another spec")

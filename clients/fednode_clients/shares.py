@@ -53,30 +53,31 @@ class BoxRoom:
 
         Raises `PeerFault("bad-request")` if a box is not the one that its client signed: that is the node's doing.
         """
-        key, good, struck = self._current(spec), {}, []
+        digest, key, good, struck = spec.digest(), self._current(spec), {}, []
         for signed in heads:
             name = signed.head.sender
             box = boxes.get(name, b"")
             if signed.head.attached().get(box_name(known.me.point)) != hashlib.sha256(box).digest():
                 raise PeerFault("bad-request", f"the box of {name} is not the one that it signed")
             try:
-                _scheme(known).check_share(spec.sum_params, self._unbox(known, spec, name, key, box))
+                _scheme(known).check_share(spec.sum_params, open_box(key, box, box_context(digest, name, known.me)))
                 good[name] = box
             except Tampered:
                 struck.append(name)
-        self.folder.put(f"boxes/{spec.task}", spec.digest() + join_parts(good))
+        self.folder.put(f"boxes/{spec.task}", digest + join_parts(good))
         return struck
 
     def answer(self, known: KnownTask, spec: RoundSpec, names: Iterable[str]) -> bytes:
         """The sum of the shares of exactly these clients. Raises `PeerFault("bad-request")` if a box is not here."""
         kept = self.folder.get(f"boxes/{spec.task}") or b""
-        if kept[:32] != spec.digest():
+        digest = spec.digest()
+        if kept[:32] != digest:
             raise PeerFault("bad-request", "no boxes of this round are here")
         boxes, key = split_parts(kept[32:], _MOST_BOXES), self._current(spec)
         missing = [name for name in names if name not in boxes]
         if missing:
             raise PeerFault("bad-request", f"there is no good box of {missing[0]}")
-        shares = (self._unbox(known, spec, name, key, boxes[name]) for name in names)
+        shares = (open_box(key, boxes[name], box_context(digest, name, known.me)) for name in names)
         return _scheme(known).answer(spec.sum_params, shares)
 
     def forget(self, spec: RoundSpec) -> None:
@@ -89,9 +90,6 @@ class BoxRoom:
         if len(kept) <= _ROUND or int.from_bytes(kept[:_ROUND], "little") != spec.round:
             raise PeerFault("bad-request", f"round {spec.round} has no key here")
         return BoxKey.from_private_bytes(kept[_ROUND:])
-
-    def _unbox(self, known: KnownTask, spec: RoundSpec, name: str, key: BoxKey, box: bytes) -> bytes:
-        return open_box(key, box, box_context(spec.digest(), name, known.me))
 
 
 def _scheme(known: KnownTask) -> BoxedScheme:
