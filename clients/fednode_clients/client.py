@@ -13,6 +13,7 @@ from fednode_clients.consent import Limits
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.private import ClippedSum, add_noise, bound, seal
 from fednode_clients.tasks import KnownTask, Schemes, recalled_task, verified_task
+from fednode_clients.turns import alone
 from fednode_crypto import Rng
 from fednode_crypto.identity import BoxPublicKey, seal_box
 from fednode_crypto.scheme import Sealer
@@ -86,11 +87,18 @@ class Client:
     def answer(self, spec: RoundSpec, total: ClippedSum) -> bytes:
         """Bound, round, noise, seal, sign; on disk before it is returned.
 
-        Raises `PeerFault("no-consent")` for a spec that `judge` did not pass, or that was answered since, and
-        `ValueError` or `Overflow` for a sum that no honest training gives; nothing is sent then.
+        If another process of this client sealed the round since it was judged, the bytes that were sealed there. Raises
+        `PeerFault("no-consent")` for a spec that `judge` did not pass, or that was answered since, "second-spec" or
+        "round-cap" for one that was overtaken, and `ValueError` or `Overflow` for a sum that no honest training gives;
+        nothing is sent then.
         """
         if spec.digest() not in self._agreed:
             raise PeerFault("no-consent", f"round {spec.round} of {spec.task} was not judged under this spec")
+        with alone(self.folder):
+            earlier = self._earlier(spec)
+            return self._sealed(spec, total) if earlier is None else earlier
+
+    def _sealed(self, spec: RoundSpec, total: ClippedSum) -> bytes:
         _, sealer = self._task(spec.task)
         noised = add_noise(bound(total, spec.terms), spec.terms, self._rng)
         sealed = seal(noised, spec, sealer, self._rng)

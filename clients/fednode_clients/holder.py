@@ -18,6 +18,7 @@ from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.rosters import check_roster
 from fednode_clients.shares import BoxRoom
 from fednode_clients.tasks import KnownTask, Schemes, recalled_task, verified_task
+from fednode_clients.turns import alone
 from fednode_crypto import Rng, Tampered
 
 _MOST_BOXES = 1 << 20
@@ -64,7 +65,9 @@ class Holder:
         kind = frame_kind(frame)
         if kind not in steps:
             raise PeerFault("unexpected", f"a holder does not know {kind[:32]!r}")
-        return steps[kind](frame)
+        # whoever asks two things at once is answered as if one had come after the other
+        with alone(self.folder):
+            return steps[kind](frame)
 
     # --- boxed shares
 
@@ -83,6 +86,9 @@ class Holder:
         known = self._task(task)
         if not known.scheme.boxed:
             raise PeerFault("unexpected", "this scheme has no boxes")
+        # else whoever reaches a holder could put every round of a task into the past
+        if number > self._limits.max_rounds:
+            raise PeerFault("round-cap", f"round {number} of {task}, {self._limits.max_rounds} are my most")
         if any(entry.get("round") == number for entry in self._opened(task)):
             raise PeerFault("already-opened", f"round {number} of {task} was opened before")
         self._heed_cap(task)

@@ -61,7 +61,7 @@ class Plan:
         sizes = (
             f"{self.records} training and {len(self.dataset.test)} test messages, {len(self.dataset.labels)} intents"
         )
-        slots = f"{params.lanes} x {params.lane_bits} bits a slot, {params.blocks} ciphertexts"
+        slots = f"{params.blocks} blocks of {params.ring_degree} x {params.lanes} values of {params.lane_bits} bits"
         rows = {
             "data": f"{self.dataset.name}: {sizes}",
             "model": f"linear head on {self.columns} features, {params.dimension} parameters",

@@ -167,6 +167,11 @@ def test_a_key_of_a_round_that_is_past_is_gone(opened):
     assert refusal(opened, "holder-1", key_request(kit.TASK, 3)) == "past-round"
 
 
+def test_a_key_for_a_round_that_never_comes_is_refused(opened):
+    assert refusal(opened, "holder-1", key_request(kit.TASK, 1_001)) == "round-cap"
+    assert refusal(opened, "holder-1", key_request(kit.TASK, 9_999_999)) == "round-cap"
+
+
 def test_boxes_that_are_not_those_that_were_signed_are_the_nodes_fault(cohort):
     def swapped(cohort, name, request):
         spec, parts = read_spec("boxes", request.frame)
