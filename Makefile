@@ -7,12 +7,13 @@ ARGS ?=
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint check setup clean
+.PHONY: help run test test-slow bench lint check setup clean
 
 help:
 	@echo "make run        train on 20 clients and write a report under runs/ (ARGS='--clients 10' for other settings)"
 	@echo "make test       all tests but the slow ones"
 	@echo "make test-slow  the slow ones"
+	@echo "make bench      measure against limits, PASS or FAIL a row, JSON and plot under bench-results/ (ARGS='--quick')"
 	@echo "make lint       format, lint, types, import layers, house rules"
 	@echo "make check      lint, then test: what must hold before a change lands"
 	@echo "make setup      only install into $(VENV)"
@@ -29,6 +30,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	@echo "== running the slow tests"
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+bench: $(STAMP)
+	@echo "== measuring secure sums; keep the machine quiet"
+	@$(BIN)/fednode bench sum $(ARGS)
 
 lint: $(STAMP)
 	@scripts/check format lint types imports house

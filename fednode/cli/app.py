@@ -7,6 +7,7 @@ import click
 import typer
 
 import fednode
+from fednode.cli.bench import bench_app
 from fednode.cli.exits import UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
 from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
@@ -26,6 +27,7 @@ app.command("run", epilog=epilog())(run_command)
 app.command("predict")(predict_command)
 app.command("ledger")(ledger_command)
 app.add_typer(keys_app, name="keys")
+app.add_typer(bench_app, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,180 @@
+"""Each row measured for real, on a few values: what it counts and that it checks the sum first."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from fednode.bench.processes import ONE_THREAD
+from fednode.bench.sums import suite
+from fednode.bench.sums.cases import Case, Figures, WrongSum
+from fednode.bench.timing import Repeats, Stopwatch
+from fednode.cli import main
+from fednode.clock import SystemClock
+from fednode_crypto import NotEnoughShares, SystemRng
+
+ONCE = Repeats(1, 0.0, 1)
+
+
+def measured(row, dimension=300, clients=4):
+    program = import_module(f"fednode.bench.sums.{row}")
+    return program.measure(Case(dimension, clients, ONCE), Stopwatch(SystemClock(), ONCE))
+
+
+def test_plain_is_what_ratios_are_taken_against():
+    found = measured("plain")
+    assert (found.bytes_up, found.bytes_down, found.holder) == (1_200, 1_200, None)
+
+
+def test_secagg_sends_int64_and_masks_once_a_neighbour():
+    few, more = measured("secagg", clients=2), measured("secagg", 300, 50)
+    assert few.bytes_up == more.bytes_up >= 8 * 300
+    for found, masks in ((few, 2), (more, 50)):
+        parts = found.parts
+        assert found.client.median == pytest.approx(
+            parts["quantise"] + masks * parts["mask"] + parts["reduce and serialise"]
+        )
+
+
+def test_secagg_becomes_a_sparse_graph_in_a_large_cohort():
+    from fednode.bench.sums.secagg import neighbours
+
+    assert [neighbours(n) for n in (2, 10, 100, 101, 1_000)] == [1, 9, 99, 100, 100]
+
+
+def test_bfv_counts_what_a_holder_receives_and_sends():
+    from fednode.bench.sums.bfv import planned
+
+    found, params = measured("bfv"), planned(Case(300, 4, ONCE))
+    assert found.bytes_up == params.payload_bytes
+    assert found.holder_bytes == params.request_bytes + params.answer_bytes
+
+
+def test_ckks_runs_outside_the_packages():
+    asked = json.dumps(Case(5_000, 10, ONCE).to_dict())
+    done = subprocess.run(
+        [sys.executable, str(suite.CKKS_SCRIPT)],
+        input=asked,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **ONE_THREAD},
+    )
+    found = Figures.from_dict(json.loads(done.stdout.splitlines()[-1]))
+    assert found.bytes_up > 10 * 4 * 5_000 and found.holder is None
+
+
+def test_ring_counts_boxes_signature_and_the_holders_keys():
+    from fednode.bench.sums.uploads import planned
+
+    found, params = measured("ring"), planned(Case(300, 4, ONCE))
+    assert found.bytes_up == params.upload_bytes + 32 + 64
+    assert found.bytes_down == 4 * 300 + 5 * (32 + 64) + 32
+    assert found.holder_bytes > 4 * params.share_bytes + params.answer_bytes
+    assert set(found.parts) == {
+        "pack, mask and share", "boxes", "hash and sign", "node: hash and check the signature"
+    }  # fmt: skip
+
+
+def test_a_row_whose_sum_is_wrong_is_not_measured(monkeypatch):
+    import fednode.bench.sums.ring as row
+
+    real = row.RingMask.combine
+    monkeypatch.setattr(row.RingMask, "combine", lambda *arguments: real(*arguments) + 1)
+    with pytest.raises(WrongSum):
+        measured("ring")
+
+
+def test_an_upload_read_back_is_what_was_signed():
+    from fednode.bench.sums.cases import some_values
+    from fednode.bench.sums.uploads import Client, Upload, holder_keys, planned
+    from fednode_crypto.errors import BadSignature
+
+    case = Case(300, 4, ONCE)
+    params = planned(case)
+    sent = Client.made(params, holder_keys()).upload(some_values(case), SystemRng())
+    data = sent.to_bytes()
+    read = Upload.from_bytes(data, params.payload_bytes)
+    assert read == sent
+    read.check()
+    for place in (40, 200, len(data) - 1):
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        with pytest.raises(BadSignature):
+            Upload.from_bytes(bytes(damaged), params.payload_bytes).check()
+
+
+def test_the_node_takes_uploads_from_disk_and_puts_boxes_there(tmp_path):
+    from fednode.bench.sums import memory, uploads
+
+    asked = {"folder": str(tmp_path), "dimension": 300, "planned": 8, "count": 3}
+    size = uploads.work(asked)["bytes"]
+    found = memory.work({**asked, "clients": 8})
+    assert found["count"] == 8 and found["peak_bytes"] > 0
+    boxes = [path.stat().st_size for path in sorted(tmp_path.glob("holder-*.boxes"))]
+    assert len(boxes) == 5 and len(set(boxes)) == 1 and 0 < boxes[0] < 8 * size
+
+
+def test_small_rounds_with_drops_are_exact():
+    from fednode.bench.sums import exact
+
+    assert exact.work({"seed": 7, "rounds": 40}) == {"rounds": 40, "differences": 0, "first": []}
+
+
+def test_a_sum_that_is_off_by_one_is_a_difference(monkeypatch):
+    from fednode.bench.sums import exact
+
+    real = exact.RingMask.combine
+    monkeypatch.setattr(exact.RingMask, "combine", lambda *arguments: real(*arguments) + 1)
+    assert exact.work({"seed": 7, "rounds": 7}) == {"rounds": 7, "differences": 7, "first": [0, 1, 2, 3, 4]}
+
+
+def test_a_round_that_is_refused_is_a_difference(monkeypatch):
+    from fednode.bench.sums import exact
+
+    def refuse(*arguments):
+        raise NotEnoughShares("none came")
+
+    monkeypatch.setattr(exact.RingMask, "combine", refuse)
+    assert exact.work({"seed": 7, "rounds": 1})["differences"] == 1
+
+
+@pytest.fixture
+def command(tmp_path, capsys):
+    def run(*arguments):
+        code = main(["bench", "sum", "--out", str(tmp_path / "out"), *arguments])
+        return code, capsys.readouterr()
+
+    run.folder = tmp_path / "out"
+    return run
+
+
+def test_the_command_measures_prints_and_writes(command):
+    code, said = command("--quick", "--rows", "plain", "--sizes", "1_000,2000", "--clients", "10")
+    assert (code, said.err) == (0, "")
+    assert said.out.count("| plain |") == 2 and said.out.count("----  ") == 6
+    (written,) = command.folder.glob("*-sum.json")
+    found = json.loads(written.read_text())
+    assert found["bench"] == "sum" and [row["dimension"] for row in found["rows"]] == [1_000, 2_000]
+    assert written.with_suffix(".svg").read_text().count("<svg") == 1
+
+
+def test_a_failed_limit_is_exit_code_1(command, monkeypatch):
+    from fednode.bench.sums import limits
+    from fednode.bench.verdicts import Check, Verdict
+
+    monkeypatch.setattr(limits, "judged", lambda measured: (Verdict("it", (Check("x", 2.0, "<=", 1.0),)),))
+    code, said = command("--quick", "--rows", "plain", "--sizes", "1000", "--clients", "10")
+    assert code == 1 and "FAIL  it" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(("--rows", "paillier"), "no row 'paillier'"), (("--sizes", "many"), "--sizes"), (("--clients", ""), "--clients")],
+)
+def test_a_flag_that_cannot_work_is_one_sentence(command, arguments, words):
+    code, said = command(*arguments)
+    assert code == 2 and words in said.err and said.err.count("\n") == 1
