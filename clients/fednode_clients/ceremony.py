@@ -8,7 +8,7 @@ from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.known import known_vector
 from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, read_ask, read_spec, share_context
 from fednode.protocol.spec import KEY_CHECK_ROUND
-from fednode.wire import digest, join_parts, split_parts
+from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.tasks import (
     KnownTask,
@@ -73,16 +73,14 @@ class KeyMaker:
         committed = KeyParts.from_parts(parts).verified(card)
         if sorted(committed.commitments) != [holder.point for holder in card.cohort.holders]:
             raise PeerFault("bad-key-part", "not every holder is committed yet")
-        heads = digest(
-            "commitments", *(committed.commitments[p].signed.to_bytes() for p in sorted(committed.commitments))
-        )
+        heads = committed.commitments_digest()
         if self.folder.get(f"key-heads/{task}") not in (None, heads):
             raise PeerFault("second-key", f"{task} was revealed under other commitments")
         self.folder.put(f"key-heads/{task}", heads)
         mine = self._contribution(card)
         if committed.commitments[card.cohort.member(self.folder.name).point].body != mine.commitment:
             raise PeerFault("bad-key-part", "that is not what I committed to")
-        bundle = {"part": self._write("key-part", task, mine.reveal()).to_bytes()}
+        bundle = {"part": self._write("key-part", task, mine.reveal(), {"commitments": heads.hex()}).to_bytes()}
         for holder in card.cohort.holders:
             context = share_context(task, card.cohort, self.folder.name, holder.name)
             box = seal_box(holder.box_key, mine.shares()[holder.point], context)

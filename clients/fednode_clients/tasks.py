@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from fednode.committee import least_threshold
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.requests import KeyParts, TaskCard, read_ask
@@ -58,8 +59,11 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
         raise PeerFault("not-enrolled", f"the cohort has other keys for {folder.name} than mine")
     if len(card.cohort.holders) != card.sum_params.holders:
         raise PeerFault("another-committee", "the sum is for another number of holders than the cohort has")
-    if card.sum_params.threshold * 2 <= card.sum_params.holders:
-        raise PeerFault("low-threshold", f"{card.sum_params.threshold} of {card.sum_params.holders} is no majority")
+    least = least_threshold(card.sum_params.holders)
+    if card.sum_params.threshold < least:
+        raise PeerFault(
+            "low-threshold", f"{card.sum_params.threshold} of {card.sum_params.holders} open, {least} are my least"
+        )
     return card, me
 
 

@@ -21,7 +21,7 @@ from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Envelope, Signed
 from fednode.protocol.spec import RoundSpec
-from fednode.wire import Frame, canonical, join_parts, pack, parse, split_parts, unpack
+from fednode.wire import Frame, canonical, digest, join_parts, pack, parse, split_parts, unpack
 from fednode_crypto import SumParams, WrongParameters
 
 MAX_KEY_PART = 1 << 22
@@ -73,8 +73,15 @@ class KeyParts:
         """The published parts among untrusted ones; nothing is verified yet. Raises `PeerFault`."""
         return KeyParts(_numbered(parts, "commitment-"), _numbered(parts, "reveal-"))
 
+    def commitments_digest(self) -> bytes:
+        """32 bytes over all commitments as they were signed: every part names what it was revealed under."""
+        return digest("commitments", *(self.commitments[point].signed.to_bytes() for point in sorted(self.commitments)))
+
     def verified(self, card: TaskCard) -> "KeyParts":
         """Itself, if each of the card's holders signed exactly its own commitment and, where given, its own part.
+
+        A part has to name these very commitments: a holder that signs a second one after it has seen the others' parts
+        is found out by what the honest ones signed.
 
         Raises `PeerFault`: "bad-key-part", "stranger" or "bad-signature".
         """
@@ -87,6 +94,9 @@ class KeyParts:
                 head = envelope.head
                 if (member.role, member.point, head.kind, head.task) != ("holder", point, kind, card.task):
                     raise PeerFault("bad-key-part", f"{member.name} signed no {kind} of point {point} for {card.task}")
+        for envelope in self.reveals.values():
+            if envelope.head.about.get("commitments") != self.commitments_digest().hex():
+                raise PeerFault("bad-key-part", f"{envelope.head.sender} showed its part under other commitments")
         return self
 
     def bodies(self, kind: str) -> dict[int, bytes]:

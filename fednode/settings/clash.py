@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from fednode.committee import least_threshold
 from fednode.names import member_names
 from fednode.settings.faults import Fault
 from fednode.settings.nearest import nearest
@@ -73,11 +74,11 @@ def _committee(settings: _Bound) -> Iterator[ClashError]:
             ("threshold", "holders"),
             f"threshold is {needed} but there are only {holders} holders: no sum could ever be opened",
         )
-    if 2 * needed - holders < 1:
+    if needed < least_threshold(holders):
         yield ClashError(
             ("threshold", "holders"),
-            f"threshold {needed} of {holders} holders lets two separate groups open two different sums: "
-            f"raise threshold to {holders // 2 + 1} or more",
+            f"threshold {needed} of {holders} holders lets too few corrupt ones open two different sums, so members "
+            f"refuse it: raise threshold to {least_threshold(holders)} or more",
         )
 
 

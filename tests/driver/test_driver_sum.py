@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.cohort import FakeCohort, Size, opened_sum, silent
 
+from fednode.committee import least_threshold
 from fednode_crypto import scheme
 
 VECTORS = st.sampled_from(["zero", "tiny", "some", "full"])
@@ -22,7 +23,7 @@ def vector_of(kind: str, dimension: int, seed: int) -> np.ndarray:
 @st.composite
 def cases(draw):
     clients, holders = draw(st.integers(3, 6)), draw(st.integers(1, 5))
-    threshold = draw(st.integers(holders // 2 + 1, holders))
+    threshold = draw(st.integers(least_threshold(holders), holders))
     least = draw(st.integers(3, clients))
     size = Size(clients, holders, threshold, draw(st.integers(1, 9)), min_survivors=least)
     lost = draw(st.sets(st.sampled_from(size.client_names), max_size=clients - least))

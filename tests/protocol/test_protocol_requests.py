@@ -30,10 +30,12 @@ KINDS = {"commitments": "key-commitment", "reveals": "key-part"}
 
 
 def published(kind="key-commitment", task=TASK):
-    return {one.point: one.signer.write(kind, Topic(task), one.name.encode()) for one in HOLDERS}
+    about = {} if kind == "key-commitment" else {"commitments": KeyParts(COMMITMENTS, {}).commitments_digest().hex()}
+    return {one.point: one.signer.write(kind, Topic(task), one.name.encode(), about) for one in HOLDERS}
 
 
-COMMITMENTS, REVEALS = published(), published("key-part")
+COMMITMENTS = published()
+REVEALS = published("key-part")
 
 
 def reason(call, *args):
@@ -96,6 +98,14 @@ def test_only_the_holder_at_a_point_speaks_for_it(which):
     assert judged(which, good | {3: write["holder-1"]}) == "bad-key-part"
     assert judged(which, good | {1: write["client-1"]}) == "bad-key-part"
     assert judged(which, good | {1: write["client-9"]}) == "stranger"
+
+
+def test_a_part_names_the_commitments_that_it_was_shown_under():
+    second = HOLDERS[2].signer.write("key-commitment", Topic(TASK), b"after the fact")
+    exchanged = KeyParts({**COMMITMENTS, HOLDERS[2].point: second}, REVEALS)
+    assert reason(exchanged.verified, CARD) == "bad-key-part"
+    nameless = HOLDERS[0].signer.write("key-part", Topic(TASK), b"holder-1")
+    assert judged("reveals", REVEALS | {HOLDERS[0].point: nameless}) == "bad-key-part"
 
 
 @pytest.mark.parametrize("which", KINDS)

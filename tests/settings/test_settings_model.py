@@ -32,8 +32,8 @@ def test_settings_are_frozen():
 
 @given(st.integers(2, 16), st.integers(2, 16))
 @settings(max_examples=100, deadline=None)
-def test_a_committee_is_accepted_exactly_when_no_two_groups_can_open_apart(holders, threshold):
-    sound = threshold <= holders and 2 * threshold > holders
+def test_a_committee_is_accepted_exactly_when_two_thirds_have_to_open(holders, threshold):
+    sound = threshold <= holders and 3 * threshold >= 2 * holders
     try:
         RunSettings(holders=holders, threshold=threshold)
     except ValidationError as error:

@@ -1,0 +1,120 @@
+"""The same secret for two seals: then the difference of two payloads is the difference of two updates.
+
+Attacker: a node that follows and looks, and sees two payloads that one client sealed in one round. Success: their
+difference opens without any holder. Control: with reuse forced by a generator that repeats itself, it does, exactly.
+The product never seals twice under one secret: every seal draws a fresh one, a retry sends the stored bytes, and
+after a crash between record and bytes the round is not sealed again.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from kit import cohort as kit
+from kit.attacker import LyingNode, envelope, lying_node, must_refuse, real_cohort
+from kit.committee import CONTEXT, updates_for
+from kit.insecure import InsecureRng
+
+from fednode_crypto import Demand, SystemRng, plan, scheme
+from fednode_crypto.hazmat.ring import Mask
+from fednode_crypto.ring_setting import public_keys, setting
+
+SCHEME = scheme("ring")
+PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=3, threshold=2))
+
+
+def difference(params, first: bytes, second: bytes, context: bytes):
+    """first - second under the secret 0: (whether it opens, the values)."""
+    known = setting(params)
+    total = SCHEME.zero(params).add(first).subtract(second)
+    mask = Mask.of(known.data, public_keys(params, context), np.zeros(params.ring_degree, dtype=np.int64))
+    room = np.empty((params.lanes, params.ring_degree), dtype=np.int64)
+    return mask.open(total.words[0], 0, known.layout, room), room.reshape(-1)[: params.dimension]
+
+
+def test_control_a_repeated_secret_gives_the_difference_of_two_updates():
+    sealer = SCHEME.sealer(PARAMS)
+    first, second = updates_for(PARAMS, 2, seed=1)
+    payloads = [sealer.seal(values, InsecureRng(7), CONTEXT).payload for values in (first, second)]
+    opens, found = difference(PARAMS, *payloads, CONTEXT)
+    assert opens and np.array_equal(found, first - second)
+
+
+def test_control_the_shares_of_a_repeated_sealing_are_the_same():
+    sealer = SCHEME.sealer(PARAMS)
+    seals = [sealer.seal(values, InsecureRng(7), CONTEXT) for values in updates_for(PARAMS, 2, seed=1)]
+    assert seals[0].shares == seals[1].shares and seals[0].payload != seals[1].payload
+
+
+@pytest.mark.parametrize("rng", [SystemRng(), InsecureRng(7)], ids=["the real one", "one seed, read on"])
+def test_two_seals_of_one_generator_never_share_a_secret(rng):
+    sealer, values = SCHEME.sealer(PARAMS), np.zeros(PARAMS.dimension, dtype=np.int64)
+    payloads = [sealer.seal(values, rng, CONTEXT).payload for _ in range(12)]
+    assert not any(difference(PARAMS, a, b, CONTEXT)[0] for a, b in combinations(payloads, 2))
+
+
+# --- the product
+
+
+@pytest.fixture
+def node(tmp_path):
+    return lying_node(real_cohort(tmp_path))
+
+
+def test_no_two_updates_of_a_round_share_a_secret(node):
+    bodies = [node.updates[name].body for name in node.names]
+    digest = node.spec.digest()
+    assert not any(difference(node.spec.sum_params, a, b, digest)[0] for a, b in combinations(bodies, 2))
+
+
+def test_a_retry_sends_the_stored_bytes_also_after_a_restart(node):
+    for name in node.names:
+        for _ in range(2):
+            again = node.cohort.client(name).judge(node.spec, node.spec.model_digest, node.parts)
+            assert again == node.updates[name].to_bytes()
+            node.cohort.restart(name)
+
+
+def test_a_round_whose_bytes_are_gone_is_not_sealed_again(node):
+    node.cohort.folder("client-1").drop(f"sealed/{kit.TASK}")
+    for _ in range(2):
+        client = node.cohort.client("client-1")
+        must_refuse(lambda c=client: c.judge(node.spec, node.spec.model_digest, node.parts), "second-spec")
+        must_refuse(lambda c=client: c.answer(node.spec, learned(node, "client-1")), "no-consent")
+        node.cohort.restart("client-1")
+
+
+def test_consent_is_used_up_by_one_seal(tmp_path):
+    cohort = real_cohort(tmp_path)
+    asked_twice = []
+
+    def twice(cohort, name, request):
+        frame = cohort.speak(name, request)
+        spec = envelope(frame).head.spec
+        asked_twice.append(spec in cohort.client(name)._agreed)
+        return [frame]
+
+    cohort.tell("client-1", twice)
+    assert cohort.begun().run_round(1).cause == "" and asked_twice == [False]
+
+
+def test_two_processes_of_a_client_seal_one_update_between_them(tmp_path):
+    """The node sends the round twice at once: both processes have judged it before either has sealed."""
+    cohort = real_cohort(tmp_path)
+    told = []
+
+    def together(cohort, name, request):
+        spec, parts = kit.read_spec("round", request.frame)
+        both = [cohort._opened(name).client(kit.place(name)) for _ in range(2)]
+        cohort.speaking = name
+        assert [client.judge(spec, spec.model_digest, parts) for client in both] == [None, None]
+        told.extend(c.answer(spec, kit.FakeSum(cohort.learned[name], cohort.size.records)) for c in both)
+        return [told[0]]
+
+    cohort.tell("client-1", together)
+    assert cohort.begun().run_round(1).cause == ""
+    assert told[0] == told[1] and len(cohort.folder("client-1").recorded()) == 1
+
+
+def learned(node: LyingNode, name: str) -> kit.FakeSum:
+    return kit.FakeSum(node.cohort.learned[name], node.cohort.size.records)

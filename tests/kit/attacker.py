@@ -1,0 +1,123 @@
+"""A node that lies: it has collected a round of a `FakeCohort`, nobody was asked to open it, and now it asks what it
+likes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from kit import cohort as kit
+from kit.cohort import TASK, FakeCohort, Size
+from numpy.typing import NDArray
+
+from fednode.driver import Request
+from fednode.errors import PeerFault
+from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.requests import read_spec, roster_part, spec_frame
+from fednode.protocol.spec import RoundSpec
+from fednode_clients.consent import Limits
+from fednode_crypto import SealedSum, scheme
+
+MOST = 1 << 26
+RING = Size(clients=5, holders=5, threshold=4, dimension=40, scheme="ring")
+BFV = Size(clients=4, holders=3, threshold=2, dimension=40, scheme="bfv")
+
+
+class Refused(Exception):
+    """A member said no; the text is its reason."""
+
+
+def real_cohort(root: Path, size: Size = RING, limits: Limits | None = None) -> FakeCohort:
+    return FakeCohort(root, size, scheme(size.scheme), limits)
+
+
+def envelope(frame: bytes) -> Envelope:
+    return Envelope.from_bytes(frame, MOST, MOST)
+
+
+def asked(cohort: FakeCohort, name: str, frame: bytes) -> Envelope:
+    """What `name` says to any frame; raises `Refused` with its reason when that is no."""
+    said = envelope(cohort.speak(name, Request("query", "a lie", frame)))
+    if said.head.kind == "refusal":
+        raise Refused(said.about.text("reason", 64))
+    return said
+
+
+def reason_of(cohort: FakeCohort, name: str, frame: bytes) -> str:
+    """Why `name` refuses; "" when it does not."""
+    try:
+        asked(cohort, name, frame)
+    except Refused as refusal:
+        return str(refusal)
+    return ""
+
+
+@dataclass
+class LyingNode:
+    """All that a node has of a round before it opens it: the spec, the box keys and model, every signed update."""
+
+    cohort: FakeCohort
+    spec: RoundSpec
+    sent: Request = field(repr=False)
+    parts: dict[str, bytes] = field(repr=False)
+    updates: dict[str, Envelope] = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.updates))
+
+    def heads(self, names: Collection[str]) -> list[Signed]:
+        return [self.updates[name].signed for name in names]
+
+    def frame(self, heads: Sequence[Signed], request: bytes | None = None, spec: RoundSpec | None = None) -> bytes:
+        spec = spec or self.spec
+        wanted = bytes(spec.sum_params.request_bytes) if request is None else request
+        return spec_frame("open", spec, {"roster": roster_part(heads), "request": wanted})
+
+    def opened_by(self, holder: str, names: Collection[str], request: bytes | None = None) -> bytes:
+        """The answer of an honest holder; raises `Refused`."""
+        return asked(self.cohort, holder, self.frame(self.heads(names), request)).body
+
+    def corrupt_answer(self, holder: str, names: Collection[str]) -> bytes:
+        """What a holder that works for the node says: anything, and it records nothing."""
+        insider = self.cohort.holder(holder)
+        return insider._room.answer(insider._task(TASK), self.spec, names)
+
+    def sum_of(self, names: Collection[str]) -> SealedSum:
+        total = self.cohort.scheme.zero(self.spec.sum_params)
+        for name in names:
+            total.absorb(self.updates[name].body)
+        return total
+
+    def combined(self, names: Collection[str], answers: dict[int, bytes]) -> NDArray[np.int64]:
+        return self.cohort.scheme.combine(self.spec.sum_params, self.sum_of(names), answers, self.spec.digest())
+
+    def point(self, holder: str) -> int:
+        return self.cohort.cohort.member(holder).point
+
+
+def lying_node(cohort: FakeCohort, number: int = 1) -> LyingNode:
+    """Run rounds 1 to `number`; the last one ends when every update is in and every holder has its boxes."""
+    for name in cohort.size.holder_names:
+        cohort.tell(name, kit.silent, "open", {number})
+    driver = cohort.begun()
+    causes = [driver.run_round(n).cause for n in range(1, number + 1)]
+    if causes != [""] * (number - 1) + ["too-few-holders"]:
+        raise AssertionError(f"the rounds before the attack ended as {causes}")
+    cohort.forgive()
+    requests = {name: request for name, request in cohort.asked("round") if kit.round_of(request) == number}
+    sent = requests[min(requests)]
+    spec, parts = read_spec("round", sent.frame)
+    updates = {name: envelope(cohort.said[name, "round"][-1]) for name in requests}
+    return LyingNode(cohort, spec, sent, parts, updates)
+
+
+def must_refuse(ask, *reasons: str) -> None:
+    """`ask` ends in a `PeerFault` with one of these reasons."""
+    try:
+        ask()
+    except PeerFault as fault:
+        if fault.reason not in reasons:
+            raise AssertionError(f"refused as {fault.reason}, not as {reasons}") from fault
+        return
+    raise AssertionError("it was not refused")
