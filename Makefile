@@ -6,6 +6,10 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 MAKEFLAGS += --no-print-directory
 
+# of all that pip says: large downloads by the file's own name, and that unpacking begins
+PIP_STEPS := / *Downloading .* MB\)/ { n = split($$2, part, "/"); print "   " part[n], $$(NF-1), $$NF; fflush() } \
+	/^Installing collected packages/ { print "== unpacking " NF - 3 " packages"; fflush() }
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow bench lint check setup clean
 
@@ -53,9 +57,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@rm -f $(STAMP)
 	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 		echo "== creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
-	@echo "== installing FedNode and what it needs into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $(STAMP)
+	@echo "== installing FedNode and what it needs into $(VENV); this takes a few minutes, once"
+	@{ $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check -c constraints.txt -e ".[dev]" \
+		2>$(VENV)/pip-errors && touch $(STAMP); } | awk '$(PIP_STEPS)'
+	@test -f $(STAMP) || { cat $(VENV)/pip-errors >&2; exit 1; }
 
 clean:
 	@echo "== removing $(VENV) and caches"

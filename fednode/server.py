@@ -116,7 +116,7 @@ class GridChannel:
         # not forgotten: a carrier that delivers twice must be seen to do so
         name, tag = self._asked[message.metadata.reply_to_message_id]
         if not message.has_content():
-            return Reply(name, tag, None, message.error.reason or "an error without a reason")
+            return Reply(name, tag, None, _printable(message.error.reason or "an error without a reason"))
         try:
             return Reply(name, tag, frame_of(message.content))
         except PeerFault as fault:
@@ -196,9 +196,22 @@ class FedNodeStrategy(Strategy):
             return True
 
         present = channel.roll_call(wait)
-        missing = sorted(member.name for member in self._task.cohort.members if member.name not in present)
+        cohort = self._task.cohort
+        missing = sorted(member.name for member in cohort.members if member.name not in present)
         if missing:
             log.warning("not here: %s", ", ".join(missing))
+        self._require(len([client for client in cohort.clients if client.name in present]), present)
+
+    def _require(self, clients: int, present: frozenset[str]) -> None:
+        """Raise before anything is asked of anyone, if those who are here could never end a round."""
+        holders = len([holder for holder in self._task.cohort.holders if holder.name in present])
+        hint = (
+            f"start one node for each of the {len(self._task.cohort.members)} members (num-supernodes in a simulation)"
+        )
+        if clients < self._task.terms.min_survivors:
+            raise TooFewSurvivors(f"{clients} clients are here, {self._task.terms.min_survivors} are needed; {hint}")
+        if holders < self._task.sum_params.threshold:
+            raise TooFewHolders(f"{holders} holders are here, {self._task.sum_params.threshold} are needed; {hint}")
 
     def configure_train(self, *_: object, **__: object) -> NoReturn:
         """Refuse: a round is driven by `start`."""
@@ -215,6 +228,11 @@ class FedNodeStrategy(Strategy):
     def aggregate_evaluate(self, *_: object, **__: object) -> NoReturn:
         """Refuse: per-client evaluation would release numbers that no noise covers."""
         raise _no_hooks()
+
+
+def _printable(text: str) -> str:
+    """A peer's words on one line, without control characters: they go into a log that people read in a terminal."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]
 
 
 def _no_hooks() -> RuntimeError:

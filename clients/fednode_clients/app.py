@@ -7,7 +7,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fednode.protocol.requests import frame_kind
-from fednode.records import arrays_of, frame_of, to_content
+from fednode.records import arrays_of, frame_of, has_frame, to_content
 from fednode_clients.learning import local_sum
 from fednode_clients.membership import Members, Parts
 from fednode_clients.mods import clip_of, consent, gradient_sum, place_of, sealing
@@ -28,7 +28,8 @@ def build_app(parts: Parts) -> ClientApp:
 
     @built.query()
     def query(message: Message, context: Context) -> Message:
-        frame = frame_of(message.content)
+        # no frame at all is refused like one that cannot be read
+        frame = frame_of(message.content) if has_frame(message.content) else b""
         answer = members.query(place_of(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 

@@ -46,7 +46,7 @@ class Client:
         """
         known, _ = self._task(spec.task)
         known.check(spec)
-        self._limits.check(spec)
+        self._limits.check(spec, len(known.card.cohort.clients))
         if known.me.role != "client" or spec.round == KEY_CHECK_ROUND:
             raise PeerFault("not-a-client", f"{self.folder.name} sends no updates in round {spec.round}")
         if model != spec.model_digest:

@@ -19,12 +19,17 @@ class Limits:
     min_noise: float = 0.1
     max_rounds: int = 1_000
 
-    def check(self, spec: RoundSpec) -> None:
-        """Return if the round is within these limits.
+    def check(self, spec: RoundSpec, clients: int) -> None:
+        """Return if the round is within these limits; `clients` is how many the signed cohort has.
 
         Raises `PeerFault`: "min-survivors", "noise-floor", "no-room" or "round-cap", with the numbers.
         """
         terms = spec.terms
+        # a floor that nobody can reach would let every client believe that many others add noise too
+        if terms.min_survivors > min(clients, spec.sum_params.summands):
+            raise PeerFault(
+                "min-survivors", f"{terms.min_survivors} survivors are promised, and the cohort has {clients} clients"
+            )
         if terms.min_survivors < self.min_survivors:
             raise PeerFault(
                 "min-survivors", f"the round opens {terms.min_survivors} updates, {self.min_survivors} are my least"
@@ -34,11 +39,9 @@ class Limits:
             raise PeerFault(
                 "min-survivors", "fewer than two honest survivors are left if the assumed colluders collude"
             )
-        if not terms.noise_multiplier() >= self.min_noise:
-            raise PeerFault(
-                "noise-floor",
-                f"the noise multiplier is {terms.noise_multiplier():.4g}, {self.min_noise:.4g} is my least",
-            )
+        noise = terms.noise_multiplier(spec.sum_params.dimension)
+        if not noise >= self.min_noise:
+            raise PeerFault("noise-floor", f"the noise multiplier is {noise:.4g}, {self.min_noise:.4g} is my least")
         if spec.sum_params.value_bound < update_room(terms, spec.sum_params.dimension):
             raise PeerFault(
                 "no-room", "the sum has no room for one honest update: refusing later would tell of my data"

@@ -50,12 +50,16 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class CsvLayout:
-    """How to read a CSV file: its two columns, which share becomes test, and the seed that decides which records."""
+    """How to read a CSV file: its two columns, which share becomes test, and the seed that decides which records.
+
+    `fixed` says that the columns are the data set's own: no setting names others.
+    """
 
     text: str = "text"
     label: str = "label"
     test_share: float = 0.2
     seed: int = 0
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.test_share < 1:
@@ -71,7 +75,7 @@ def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None)
         return load_support()
     if name == "banking77":
         return load_banking77(folder)
-    if name.endswith(".csv") or Path(name).is_file():
+    if name.endswith(".csv") or _is_file(Path(name)):
         return load_csv(Path(name) if folder is None else folder / name, layout or CsvLayout())
     raise DataError(f"there is no data set {name!r}; give 'support', 'banking77' or the path of a CSV file")
 
@@ -94,9 +98,9 @@ def load_banking77(folder: Path | None) -> Dataset:
     if folder is None:
         raise DataError(f"{fetch}. Pass the folder as --data-dir")
     for part in ("train.csv", "test.csv"):
-        if not (folder / part).is_file():
+        if not _is_file(folder / part):
             raise DataError(f"{folder / part} is missing. {fetch}")
-    layout = CsvLayout(label="category")
+    layout = CsvLayout(label="category", fixed=True)
     train, test = (read_rows(folder / part, layout) for part in ("train.csv", "test.csv"))
     return _dataset("banking77", train, test, BANKING77_SOURCE)
 
@@ -126,13 +130,13 @@ def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
     Raises `DataError` for a missing file or column, bytes that are not UTF-8, a record without text or label (with its
     line), and a file without records.
     """
-    reader = csv.DictReader(io.StringIO(_decoded(path), newline=""), strict=True)
+    text = _decoded(path)
+    if not text.strip():
+        raise DataError(f"{path} is empty; it needs a header, {layout.text},{layout.label}, and a record a line")
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows: list[tuple[str, str]] = []
     try:
-        for column in (layout.text, layout.label):
-            if column not in (reader.fieldnames or ()):
-                had = ", ".join(reader.fieldnames or ()) or "none"
-                raise DataError(f"{path} has no column {column!r}; its columns are {had}")
+        _check_header(path, reader.fieldnames or (), layout)
         for row in reader:
             if None in row:
                 raise DataError(
@@ -149,13 +153,36 @@ def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
     return rows
 
 
+def _check_header(path: Path, columns: Sequence[str], layout: CsvLayout) -> None:
+    missing = next((name for name in (layout.text, layout.label) if name not in columns), None)
+    if missing is None:
+        return
+    for sign, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(columns) == 1 and sign in columns[0]:
+            raise DataError(f"{path} has {name} between its columns; save it as comma-separated values")
+    flag = "--text-column" if missing == layout.text else "--label-column"
+    advice = "use the published file" if layout.fixed else f"name the right one with {flag}"
+    raise DataError(f"{path} has no column {missing!r}, its columns are {', '.join(columns) or 'none'}; {advice}")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read: {error.strerror}; name a file that this user may read")
+
+
 def _decoded(path: Path) -> str:
     try:
         raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        raise _unreadable(path, error) from None
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -129,6 +129,8 @@ def load_vectors(path: Path, train_count: int, test_count: int) -> SentenceVecto
             train, test = (_vectors(arrays, name, path) for name in ("train", "test"))
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
+    except PermissionError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; name a file that this user may read") from None
     except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is not an NPZ file of plain arrays ({error})") from None
     for name, rows, count in (("train", train, train_count), ("test", test, test_count)):

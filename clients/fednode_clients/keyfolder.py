@@ -11,6 +11,7 @@ The folder is 0700. Nothing of it ever goes into Flower's context.
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from fednode.errors import ConfigError, StoreError
 from fednode.files import append_line, write_whole
@@ -19,6 +20,11 @@ from fednode.protocol.envelope import Signer
 from fednode.wire import canonical, digest
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
+
+PUBLIC_FILE: Final = "enrolment.pub"
+PUBLIC_KIND: Final = "fednode-enrolment-public-1"
+SECRET_KIND: Final = "fednode-enrolment-secret-1"  # noqa: S105 (the name of a kind, no secret)
+"""First words of the two enrolment files. Both hold 64 hexadecimal digits: without a kind they would look the same."""
 
 
 class KeyFolder:
@@ -41,7 +47,7 @@ class KeyFolder:
         Raises `ConfigError` if there are keys already (nothing is overwritten) and `StoreError` if it cannot be
         written.
         """
-        if (path / "identity.json").exists():
+        if any((path / file).exists() for file in ("identity.json", PUBLIC_FILE)):
             raise ConfigError(f"{path} holds keys already; choose another folder, keys are never overwritten")
         keys = (SigningKey.generate(), BoxKey.generate())
         try:
@@ -55,13 +61,17 @@ class KeyFolder:
             "signing_key": keys[0].private_bytes().hex(),
             "box_key": keys[1].private_bytes().hex(),
         }
-        write_whole(path / "enrolment.pub", enrolment_key.raw.hex().encode() + b"\n", 0o644)
+        write_enrolment_public(path / PUBLIC_FILE, enrolment_key)
         write_whole(path / "identity.json", canonical(identity), 0o600)
         return KeyFolder(path, name, keys, enrolment_key)
 
     @staticmethod
     def open(path: Path) -> "KeyFolder":
-        """The keys in `path`. Raises `ConfigError` if they are missing, unreadable, or readable by others."""
+        """The keys in `path`.
+
+        Raises `ConfigError` if they are missing, unreadable, or readable by others, or if enrolment.pub is anything
+        but the public half of an enrolment key.
+        """
         file = path / "identity.json"
         try:
             if file.stat().st_mode & 0o077:
@@ -73,8 +83,7 @@ class KeyFolder:
                 SigningKey.from_private_bytes(bytes.fromhex(identity["signing_key"])),
                 BoxKey.from_private_bytes(bytes.fromhex(identity["box_key"])),
             )
-            enrolment = VerifyKey.from_bytes(bytes.fromhex((path / "enrolment.pub").read_text().strip()))
-            return KeyFolder(path, str(identity["name"]), keys, enrolment)
+            name = str(identity["name"])
         except FileNotFoundError as error:
             raise ConfigError(f"no keys in {path}; make them with `fednode keys init`") from error
         except (OSError, ValueError, KeyError, TypeError, CryptoError) as error:
@@ -82,6 +91,7 @@ class KeyFolder:
             raise ConfigError(
                 f"the keys in {path} cannot be read; restore the folder from its backup"
             ) from error.with_traceback(None)
+        return KeyFolder(path, name, keys, read_enrolment_public(path / PUBLIC_FILE))
 
     @property
     def signer(self) -> Signer:
@@ -138,6 +148,32 @@ class KeyFolder:
     def _file(self, name: str) -> Path:
         # hashed, so that no name from outside can point out of the folder
         return self.path / "state" / digest("key-folder", name.encode("utf-8")).hex()[:40]
+
+
+def write_enrolment_public(file: Path, key: VerifyKey) -> None:
+    """Put the public half of an enrolment key in `file`, after the word that says so. Raises `StoreError`."""
+    write_whole(file, f"{PUBLIC_KIND} {key.raw.hex()}\n".encode(), 0o644)
+
+
+def read_enrolment_public(file: Path) -> VerifyKey:
+    """The public half of an enrolment key. Raises `ConfigError` for any other file, a secret one first of all."""
+    try:
+        kind, _, digits = file.read_text(encoding="ascii").strip().partition(" ")
+        if kind == SECRET_KIND:
+            raise ConfigError(
+                f"{file} holds the secret enrolment key, which nobody but the enroller may have; name {PUBLIC_FILE}, "
+                "the file with its public half"
+            )
+        if kind != PUBLIC_KIND:
+            raise ValueError("another kind of file")
+        return VerifyKey.from_bytes(bytes.fromhex(digits))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}; ask whoever enrols for {PUBLIC_FILE}") from None
+    except (ValueError, CryptoError):
+        # the text of the fault may hold a part of a secret
+        raise ConfigError(
+            f"{file} does not hold the public half of an enrolment key; ask whoever enrols for {PUBLIC_FILE}"
+        ) from None
 
 
 def _cut_torn_line(path: Path) -> None:

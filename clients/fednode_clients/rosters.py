@@ -1,7 +1,7 @@
 """What a holder believes about a roster: heads that enrolled members signed, for one spec, and enough of them."""
 
 from fednode.errors import PeerFault
-from fednode.protocol.envelope import Signed
+from fednode.protocol.envelope import Signed, Topic
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode_clients.consent import Limits
 from fednode_clients.tasks import KnownTask
@@ -15,7 +15,7 @@ def check_roster(known: KnownTask, limits: Limits, spec: RoundSpec, roster: tupl
     """
     wanted_role = "holder" if spec.round == KEY_CHECK_ROUND else "client"
     if spec.round != KEY_CHECK_ROUND:
-        limits.check(spec)
+        limits.check(spec, len(known.card.cohort.clients))
     names = [signed.head.sender for signed in roster]
     if len(set(names)) != len(names):
         raise PeerFault("repeated", "the roster names a member twice")
@@ -28,11 +28,10 @@ def check_roster(known: KnownTask, limits: Limits, spec: RoundSpec, roster: tupl
         raise PeerFault("min-survivors", f"{len(names)} updates in the roster, {least} are the least")
     if len(names) > spec.sum_params.summands:
         raise PeerFault("too-many", f"{len(names)} updates, the sum has room for {spec.sum_params.summands}")
-    wanted = ("update", spec.task, spec.round, spec.digest())
+    topic = Topic(spec.task, spec.round, spec.digest())
     for signed in roster:
         member = signed.verified(known.card.cohort)
         if member.role != wanted_role:
             raise PeerFault("stranger", f"{member.name} is no {wanted_role}")
-        head = signed.head
-        if (head.kind, head.task, head.round, head.spec) != wanted:
+        if not signed.head.is_update(topic):
             raise PeerFault("another-spec", f"{member.name} sent an update for another spec")

@@ -4,7 +4,7 @@ Source: Boneh et al., "Threshold Cryptosystems from Threshold Fully Homomorphic 
 2^40 standard deviations (Gaussian; by Renyi divergence an answer tells less than 2^-80 a coefficient about the noise).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -96,18 +96,34 @@ class _Opening:
     answers: Mapping[int, Words]
 
     def result(self) -> NDArray[np.int64]:
-        trusted = self.fitting()
+        trusted = next(self.fitting(), None)
         if trusted is None:
             raise WrongAnswer("the answers do not open this sum: ask the holders again")
+        values = from_slots(self.slots(trusted), self.known.params)
         wrong = [p for p in self.answers if p not in trusted and not self.agrees(trusted, p)]
-        if wrong:
-            raise WrongAnswer(f"holder {', '.join(map(str, wrong))} answered what the others contradict", wrong)
-        return from_slots(self.slots(trusted), self.known.params)
+        if not wrong:
+            return values
+        self._require_one_reading(values)
+        raise WrongAnswer(f"holder {', '.join(map(str, wrong))} answered what the others contradict", wrong)
 
-    def fitting(self) -> tuple[int, ...] | None:
-        """The first t answers whose residual is small."""
+    def fitting(self) -> Iterator[tuple[int, ...]]:
+        """Each t answers whose residual is small."""
         subsets = combinations(self.answers, self.known.params.threshold)
-        return next((s for s in subsets if self.residual_is_small(s)), None)
+        return (s for s in subsets if self.residual_is_small(s))
+
+    def _require_one_reading(self, values: NDArray[np.int64]) -> None:
+        """Raise WrongAnswer, naming nobody, if other t answers open something else just as well.
+
+        A holder that adds multiples of q / t to its answer leaves the residual small: then the answers contradict each
+        other, and who is wrong cannot be told from them.
+        """
+        for points in self.fitting():
+            try:
+                same = np.array_equal(from_slots(self.slots(points), self.known.params), values)
+            except Tampered:
+                same = False
+            if not same:
+                raise WrongAnswer("the answers contradict each other, and who is wrong cannot be told")
 
     def phase(self, points: tuple[int, ...]) -> tuple[int, Words]:
         """Scale D * M and D M (c0 + c1 s) + noise, (blocks, r, degree)."""

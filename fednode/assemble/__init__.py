@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 def plan(settings: RunSettings) -> "Plan":
-    """What a run with these settings would do and cost. Raises `ConfigError` or `DataError` for what would fail."""
+    """What a run with these settings would do and cost. Raises `ConfigError`, `DataError` or `StoreError` for what
+    would fail."""
     from fednode.assemble.planning import plan_run
+    from fednode.assemble.running import require_room
 
+    require_room(settings.out)
     return plan_run(settings)
 
 

@@ -20,6 +20,7 @@ from fednode_crypto import scheme
 if TYPE_CHECKING:
     from fednode.server import Context, Grid, ServerApp
 
+STOP_NAME = ".stop"
 MARK = "fednode| "
 """What a line of progress starts with in Flower's log."""
 
@@ -55,6 +56,21 @@ class LineObserver:
 
     def finished(self) -> None:
         """Nothing more follows."""
+
+
+class StopFile(StopFlag):
+    """A wish to stop that another process on this machine leaves as an empty file in the run's folder."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._path = folder / STOP_NAME
+
+    @property
+    def raised(self) -> bool:
+        """Whether the file is there."""
+        return self._path.exists()
 
 
 def to_run_config(settings: RunSettings) -> dict[str, str | int | float]:
@@ -93,7 +109,7 @@ def main(grid: "Grid", context: "Context") -> None:
     run_id, folder = (Path(given).name, Path(given)) if given else make_run_folder(settings, clock)
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
-    session = Session(plan, run_id, folder, observer, Tools(clock, scheme, StopFlag()))
+    session = Session(plan, run_id, folder, observer, Tools(clock, scheme, StopFile(folder)))
     keys = key_root(context.run_id, config)
     try:
         with logging_to(folder / "run.log"):

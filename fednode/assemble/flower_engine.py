@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fednode.assemble.flower_app import MARK, to_run_config
+from fednode.assemble.flower_app import MARK, STOP_NAME, to_run_config
 from fednode.assemble.planning import plan_run
 from fednode.assemble.recording import OUTCOMES
 from fednode.assemble.running import PHASES, RunResult, closing_lines, make_run_folder
@@ -75,7 +76,7 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
         config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))
         config |= {"run-folder": str(folder.absolute()), "key-root": str(keys)}
         app = _write_app(Path(scratch) / "app", config)
-        _follow(_command(app, settings), environ, observer, stop)
+        _follow(_command(app, settings), environ, observer, _Stop(stop, folder))
     observer.finished()
     return _result(run_id, folder)
 
@@ -151,19 +152,45 @@ def _started_under(home: Path) -> list[int]:
     return found
 
 
-def _follow(command: list[str], environ: dict[str, str], observer: Observer, stop: StopFlag) -> None:
-    """Pass on FedNode's own lines of Flower's log until the run is over, or the operator stops it."""
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603
+def _follow(command: list[str], environ: dict[str, str], observer: Observer, stop: "_Stop") -> None:
+    """Pass on FedNode's own lines of Flower's log until the run is over, or has ended its round as it was asked to."""
+    # a session of its own: Ctrl-C in a terminal reaches us alone, and the run hears of it as a wish to stop
+    with (
+        stop,
+        subprocess.Popen(  # noqa: S603
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        ) as process,
+    ):
         for line in process.stdout or ():
             _, mark, text = line.partition(MARK)
             if mark:
                 observer.phase(text.strip())
-            if stop.raised:
-                process.terminate()
+
+
+class _Stop:
+    """Passes the operator's wish on to the run in its own process, as a file, for as long as the block lasts."""
+
+    def __init__(self, flag: StopFlag, folder: Path) -> None:
+        self._flag, self._file, self._over = flag, folder / STOP_NAME, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.2):
+            if self._flag.raised:
+                self._file.touch()
+                return
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def _result(run_id: str, folder: Path) -> RunResult:
     path = folder / JSON_NAME
+    (folder / STOP_NAME).unlink(missing_ok=True)
     if not path.exists():
         raise FednodeError(f"Flower's engine ended run {run_id} without a report; see {folder / 'run.log'}")
     record = parse_report(path.read_bytes())

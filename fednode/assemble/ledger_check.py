@@ -1,26 +1,28 @@
 """A ledger read by somebody who did not write it: the chain verified, the charges priced again from their events."""
 
+import json
 from pathlib import Path
 
 from fednode.errors import DataError, StoreError
 from fednode.privacy import epsilon, gaussian_epsilon
-from fednode.privacy.chain import Charge, replay
+from fednode.privacy.chain import Charge, History, replay
+from fednode.reports import JSON_NAME
+from fednode.reports.figures import plural
+
+_CHAIN = "no line was changed, dropped or moved since the chain was written"
+_LIMIT = "a ledger cut at its end, or written anew, shows only against a head noted elsewhere"
 
 
 def ledger_lines(path: Path) -> list[str]:
-    """What a person wants to know of the ledger at `path`.
+    """What a person wants to know of the ledger at `path`, its head compared with the report beside it, if any.
 
-    Raises `DataError` if it cannot be read or is no ledger, `StoreError` with the line number if a line was changed.
+    Raises `DataError` if it cannot be read or is no ledger, `StoreError` with the line number if a line was changed,
+    or if it does not end where the report says.
     """
-    try:
-        found = replay(path.read_bytes(), str(path))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}; name the ledger.jsonl of a run") from error
-    history = found.history
+    history = _history(path)
     if history.header is None:
         raise DataError(f"{path} is empty: no run has written to it")
-    if found.torn:
-        raise StoreError(f"{path}: its last line was cut short by a crash; opening the ledger again mends it")
+    compared = _compared(path, history)
     budget, events = history.header.budget, [entry.charge.event for entry in history.entries]
     spent = epsilon(events, budget.delta) if events else 0.0
     exact = gaussian_epsilon(events, budget.delta) if events else 0.0
@@ -28,12 +30,42 @@ def ledger_lines(path: Path) -> list[str]:
     return [
         f"task       {history.header.task}",
         *(_charge_line(entry.charge) for entry in history.entries),
-        f"spent      epsilon {spent:.4f} of {limit}, priced again from {len(events)} charges",
+        f"spent      epsilon {spent:.4f} of {limit}, priced again from {plural(len(events), 'charge')}",
         f"reference  epsilon {exact:.4f} by the exact Gaussian",
         f"head       {history.head}",
-        "every line and hash is as it was written; compare the head with the one in the report",
+        f"{_CHAIN}; {compared}",
     ]
 
 
+def _history(path: Path) -> History:
+    try:
+        found = replay(path.read_bytes(), str(path))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; name the ledger.jsonl of a run") from error
+    if found.torn and found.history.header is not None:
+        raise StoreError(f"{path}: its last line was cut short by a crash; opening the ledger again mends it")
+    return found.history
+
+
+def _compared(path: Path, history: History) -> str:
+    """What the report beside the ledger says of its head. Raises `StoreError` if it is another one."""
+    report = path.with_name(JSON_NAME)
+    try:
+        noted = json.loads(report.read_bytes())["run"]["trust"]["ledger_head"]
+    except FileNotFoundError:
+        return f"no {JSON_NAME} lies beside it, so the head was compared with nothing: {_LIMIT}"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return f"{report} cannot be read, so the head was compared with nothing: {_LIMIT}"
+    if noted == "":
+        return f"{report} names no head, so it was compared with nothing: {_LIMIT}"
+    if noted != history.head:
+        raise StoreError(
+            f"{path} ends with the head {history.head}, but {report} names {noted}: the ledger was cut or continued "
+            "since the report was written, or one of the two belongs to another run; keep both and find out which"
+        )
+    return f"its head is the one in {report}; whoever can write both files could have changed both"
+
+
 def _charge_line(charge: Charge) -> str:
-    return f"round {charge.round_number:<5}{len(charge.survivors)} survivors, epsilon {charge.epsilon_after:.4f} after"
+    survivors = plural(len(charge.survivors), "survivor")
+    return f"round {charge.round_number:<5}{survivors}, epsilon {charge.epsilon_after:.4f} after"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, DataError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
 from fednode.protocol.model import Layout
@@ -19,6 +19,8 @@ SAMPLER_DISTANCE = 2.0**-130
 (`fednode_crypto.noise`)."""
 
 OVERFLOW_CHANCE = 2.0**-128
+
+_LOUD_NOISE = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Plan:
 def plan_run(settings: RunSettings) -> Plan:
     """The plan for these settings. Raises `ConfigError` or `DataError`, one sentence, for what would fail later."""
     dataset = load_dataset(experiment_config(settings))
+    if len(dataset.test) == 0:
+        raise DataError(f"{dataset.name} leaves no message to test the model on; give more messages of each label")
     columns = _columns(settings, dataset)
     layout = head_layout(columns, len(dataset.labels))
     failure = layout.dimension * settings.clients * SAMPLER_DISTANCE + OVERFLOW_CHANCE
@@ -97,19 +101,32 @@ def plan_run(settings: RunSettings) -> Plan:
         assumed_colluders=settings.assumed_colluders,
         deadline=settings.deadline,
     )
+    _require_willing(settings, terms, layout.dimension)
+    optimiser = _optimiser(settings)
     return Plan(
-        settings=settings,
+        # as resolved: what the default learning rate came to stands in config.toml and in the report
+        settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
         dataset=dataset,
         columns=columns,
         layout=layout,
         terms=terms,
         sum_params=_sum_params(settings, layout, terms),
         budget=Budget(settings.epsilon, settings.delta),
-        optimiser=_optimiser(settings),
+        optimiser=optimiser,
         failure=failure,
         records=records,
-        warnings=_warnings(settings, records),
+        warnings=_warnings(settings, records, terms),
     )
+
+
+def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> None:
+    """Raise `ConfigError` where every member would refuse every round."""
+    noise = terms.noise_multiplier(dimension)
+    if noise < settings.z_min:
+        raise ConfigError(
+            f"the released sums would have noise of {noise:.3g} x clip, and members refuse less than z_min "
+            f"{settings.z_min:g}: lower epsilon, run more rounds, or lower z_min"
+        )
 
 
 def _optimiser(settings: RunSettings) -> ServerOptimiser:
@@ -173,10 +190,15 @@ def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParam
         raise ConfigError(f"the secure sum cannot carry this run: {error}") from error
 
 
-def _warnings(settings: RunSettings, records: int) -> tuple[str, ...]:
+def _warnings(settings: RunSettings, records: int, terms: Terms) -> tuple[str, ...]:
     found = []
     if settings.delta * records > 0.1:
         found.append(f"delta {settings.delta:g} is large for {records} records: choose {0.05 / records:.1g} or less")
     if settings.epsilon > 10:
         found.append(f"epsilon {settings.epsilon:g} is a weak promise; 1 to 8 is what others publish")
+    if terms.noise_multiplier() > _LOUD_NOISE:
+        found.append(
+            f"the noise is {terms.noise_multiplier():.3g} x clip in each sum: expect a model that guesses; "
+            "raise epsilon or clip"
+        )
     return tuple(found)

@@ -27,6 +27,8 @@ from fednode.reports import (
     Task,
     Trust,
 )
+from fednode.reports.figures import plural
+from fednode.settings import RunSettings
 
 _ADVERSARY = {
     "ring": "a node that lies, together with up to {corrupt} corrupt holders and any clients, as long as two of the "
@@ -39,6 +41,8 @@ _ASSUMED = {
     "ring": {"Ring-LWE is hard, also with the sum of the masks known": "parameters and argument in docs/crypto.md"},
     "bfv": {"The node follows the protocol": "a node that lies about what the holders open learns more"},
 }
+
+_ONLY_IF = {"ring": "", "bfv": "; holds only for a node that follows the protocol"}
 
 OUTCOMES: dict[type[FednodeError], str] = {
     Interrupted: "stopped",
@@ -54,17 +58,14 @@ def run_record(session: Session, error: FednodeError | None) -> RunRecord:
     """Everything that the report says of this run."""
     plan, settings = session.plan, session.plan.settings
     released = sum(1 for seen in session.rounds if not seen.outcome.cause)
-    sentence = (
-        f"all {settings.rounds} rounds were released" if error is None else f"{released} rounds were released; {error}"
-    )
     return RunRecord(
         run_id=session.run_id,
         version=__version__,
         started=session.started,
         ended=session.tools.clock.time(),
         outcome="finished" if error is None else OUTCOMES.get(type(error), "failed"),
-        outcome_sentence=sentence,
-        settings=settings.model_dump(mode="json"),
+        outcome_sentence=_sentence(released, settings.rounds, error),
+        settings=_settings(settings),
         task=_task(plan),
         mechanism=_mechanism(plan),
         guarantee=_guarantee(session),
@@ -73,6 +74,19 @@ def run_record(session: Session, error: FednodeError | None) -> RunRecord:
         rounds=tuple(_round(plan, seen) for seen in session.rounds),
         deviations=_deviations(session),
     )
+
+
+def _sentence(released: int, rounds: int, error: FednodeError | None) -> str:
+    if error is None:
+        return "the only round was released" if rounds == 1 else f"all {rounds} rounds were released"
+    if not released:
+        return f"no round was released; {error}"
+    return f"{plural(released, 'round')} {'was' if released == 1 else 'were'} released; {error}"
+
+
+def _settings(settings: RunSettings) -> dict[str, object]:
+    """All settings, JSON-safe, each fault in the form in which it is written on the command line."""
+    return {**settings.model_dump(mode="json"), "faults": [str(fault) for fault in settings.faults]}
 
 
 def _task(plan: Plan) -> Task:
@@ -172,13 +186,16 @@ def _round(plan: Plan, seen: Watched) -> RoundRecord:
 
 def _claims(plan: Plan) -> Claims:
     terms, params = plan.terms, plan.sum_params
+    only_if = _ONLY_IF[params.scheme]
     verified = {
         "Every update in a sum came from an enrolled client": "signature, checked by the node and by every holder",
         "Every update was made for this round, model and task": "spec digest under the client's signature",
-        f"No sum of fewer than {terms.min_survivors} updates was opened": "roster, checked by every holder",
+        f"No sum of fewer than {plural(terms.min_survivors, 'update')} was opened": "roster, checked by every holder"
+        + only_if,
         "No round was opened twice": "each holder's own record, on disk before it answers",
         "The charge was on disk before the holders were asked": "ledger, a chain of hashes",
-        "What was opened is the exact sum": "residual of the opening; agreement of the answers beyond the threshold",
+        "What was opened is the exact sum": "residual of the opening; agreement of the answers beyond the threshold"
+        + only_if,
     }
     attested = {
         f"Each record's gradient was clipped to {terms.clip:g}": "the client's own code: nobody can look inside",
@@ -186,12 +203,18 @@ def _claims(plan: Plan) -> Claims:
         "Each client refused what is below its own floor": "the client's own configuration",
     }
     assumed = {
-        f"At most {terms.assumed_colluders} survivors work together": "more of them know more of the noise",
+        _colluders(terms.assumed_colluders): "more of them know more of the noise",
         f"Fewer than {params.threshold} of {params.holders} holders work together": "that many could open one update",
         **_ASSUMED[params.scheme],
         "One person's messages are one record": "somebody with several records is protected less",
     }
     return Claims(_listed(verified), _listed(attested), _listed(assumed))
+
+
+def _colluders(count: int) -> str:
+    if count == 0:
+        return "No survivor gives its noise away"
+    return f"At most {plural(count, 'survivor')} {'gives its' if count == 1 else 'give their'} noise away"
 
 
 def _listed(claims: dict[str, str]) -> tuple[Claim, ...]:

@@ -52,7 +52,7 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
     inside = inside or Inside()
     observer.phase(PHASES[0])
     plan = plan_run(settings)
-    run_id, folder = make_run_folder(settings, inside.clock)
+    run_id, folder = make_run_folder(plan.settings, inside.clock)
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
     session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
@@ -99,6 +99,19 @@ def run_config(plan: Plan, keys: Path) -> dict[str, str | int | float | bool]:
         "max-rounds": settings.max_rounds,
         "key-root": str(keys),
     }
+
+
+def require_room(out: Path) -> None:
+    """Return if a folder can be made where runs go; what it takes to find out is taken away again. Raises
+    `StoreError`."""
+    place = out
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryDirectory(prefix=".fednode-", dir=place):
+            return
+    except OSError as error:
+        raise StoreError(f"nothing can be written under {out}: {error.strerror}; choose another --out") from error
 
 
 def make_run_folder(settings: RunSettings, clock: Clock) -> tuple[str, Path]:

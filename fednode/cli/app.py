@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         outcome = app(args=None if arguments is None else list(arguments), standalone_mode=False)
     except click.ClickException as error:
-        return _say(error.format_message(), USAGE)
+        return _say(_usage_sentence(error), USAGE)
     except FednodeError as error:
         return _say(sentence_of(error), exit_code_of(error))
     except (KeyboardInterrupt, click.Abort):
@@ -60,6 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 (the last door: what nobody foresaw still ends in one sentence)
         return _say(sentence_of(error), UNEXPECTED)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _usage_sentence(error: click.ClickException) -> str:
+    # typer writes its guess into the message and click adds the same one when it formats it
+    return error.message if "Did you mean" in error.message else error.format_message()
 
 
 def _say(sentence: str, code: int) -> int:

@@ -1,7 +1,9 @@
 """The enrolment folder: the one secret that says who takes part. It belongs to whoever enrols, never to the node.
 
-enrolment.key   the Ed25519 secret, hexadecimal   mode 0600
-enrolment.pub   its public half                   goes into every member's key folder
+enrolment.key   the Ed25519 secret   mode 0600
+enrolment.pub   its public half      goes into every member's key folder
+
+Each is one line, its kind and 64 hexadecimal digits: a file of one kind is never taken for the other.
 """
 
 import dataclasses
@@ -12,11 +14,11 @@ from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.files import write_whole
 from fednode.protocol.cohort import Cohort, Member
 from fednode.wire import canonical, parse
+from fednode_clients.keyfolder import PUBLIC_FILE, PUBLIC_KIND, SECRET_KIND, write_enrolment_public
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
 
 KEY_FILE = "enrolment.key"
-PUBLIC_FILE = "enrolment.pub"
 CARD_FILE = "member.json"
 
 
@@ -33,8 +35,8 @@ def create_enrolment(folder: Path) -> VerifyKey:
     except OSError as error:
         raise StoreError(f"could not make the folder {folder}: {error.strerror}") from error
     key = SigningKey.generate()
-    write_whole(folder / PUBLIC_FILE, key.public.raw.hex().encode() + b"\n", 0o644)
-    write_whole(folder / KEY_FILE, key.private_bytes().hex().encode() + b"\n", 0o600)
+    write_enrolment_public(folder / PUBLIC_FILE, key.public)
+    write_whole(folder / KEY_FILE, f"{SECRET_KIND} {key.private_bytes().hex()}\n".encode(), 0o600)
     return key.public
 
 
@@ -44,7 +46,12 @@ def open_enrolment(folder: Path) -> SigningKey:
     try:
         if file.stat().st_mode & 0o077:
             raise ConfigError(f"{file} is readable by others; run chmod 600 on it and ask whether it is still secret")
-        return SigningKey.from_private_bytes(bytes.fromhex(file.read_text(encoding="ascii").strip()))
+        kind, _, digits = file.read_text(encoding="ascii").strip().partition(" ")
+        if kind == PUBLIC_KIND:
+            raise ConfigError(f"{file} holds the public half where the secret should be; restore it from its backup")
+        if kind != SECRET_KIND:
+            raise ValueError("another kind of file")
+        return SigningKey.from_private_bytes(bytes.fromhex(digits))
     except FileNotFoundError:
         raise ConfigError(f"no enrolment key in {folder}; make one with `fednode keys init --enrolment`") from None
     except (OSError, ValueError):
@@ -52,14 +59,15 @@ def open_enrolment(folder: Path) -> SigningKey:
         raise ConfigError(f"the enrolment key in {folder} cannot be read; restore it from its backup") from None
 
 
-def read_public(file: Path) -> VerifyKey:
-    """The public half in `file`. Raises ConfigError with what to do."""
+def kind_of(file: Path) -> str:
+    """The first word of an enrolment file (`PUBLIC_KIND` or `SECRET_KIND`), or "" for any other file."""
+    longest = max(len(PUBLIC_KIND), len(SECRET_KIND))
     try:
-        return VerifyKey.from_bytes(bytes.fromhex(file.read_text(encoding="ascii").strip()))
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except (ValueError, CryptoError):
-        raise ConfigError(f"{file} is not an enrolment key; ask whoever enrols for their {PUBLIC_FILE}") from None
+        with file.open("rb") as content:
+            start = content.read(longest)
+    except OSError:
+        return ""
+    return next((kind for kind in (PUBLIC_KIND, SECRET_KIND) if start.startswith(kind.encode())), "")
 
 
 def write_card(file: Path, member: Member) -> None:
@@ -69,6 +77,7 @@ def write_card(file: Path, member: Member) -> None:
 
 def read_card(file: Path) -> Member:
     """The public half of a member, as a client. Raises ConfigError with what to do."""
+    refuse_secret(file, f"the {CARD_FILE} of a member")
     try:
         return Member.from_fields(parse(file.read_bytes().strip()))
     except OSError as error:
@@ -79,6 +88,7 @@ def read_card(file: Path) -> Member:
 
 def read_cohort(file: Path) -> Cohort:
     """The cohort in `file`, its signature not yet checked. Raises ConfigError with what to do."""
+    refuse_secret(file, "a cohort file, or the folder of the key")
     try:
         return Cohort.from_bytes(file.read_bytes())
     except OSError as error:
@@ -116,3 +126,9 @@ def refuse_bad_name(name: str) -> None:
         Member(name, "client", SigningKey.generate().public, BoxKey.generate().public)
     except ValueError as error:
         raise ConfigError(f"--name: {error}") from None
+
+
+def refuse_secret(file: Path, wanted: str) -> None:
+    """Raise ConfigError if `file` holds the secret enrolment key, where `wanted` was to be named."""
+    if kind_of(file) == SECRET_KIND:
+        raise ConfigError(f"{file} holds the secret enrolment key; name {wanted} instead")

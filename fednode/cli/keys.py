@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fednode.errors import ConfigError
+from fednode.reports.figures import plural
 
 keys_app = typer.Typer(
     help="Make keys, enrol members, show what is there. Secrets stay in the folder that they were made in.",
@@ -28,6 +29,11 @@ def init_command(
 
     FOLDER must not hold keys yet; it is made if needed.
     """
+    if enrolment and (name is not None or trust is not None):
+        raise ConfigError(
+            "--enrolment makes the enrolment key, which has no name and trusts nobody: drop --name and --trust, or "
+            "drop --enrolment to make a member's keys"
+        )
     if enrolment:
         _init_enrolment(folder)
         return
@@ -40,20 +46,19 @@ def init_command(
 
 def _init_enrolment(folder: Path) -> None:
     from fednode.cli import enrolment
+    from fednode_clients.keyfolder import PUBLIC_FILE
 
     public = enrolment.create_enrolment(folder)
     typer.echo(f"enrolment key {public.raw.hex()}")
-    typer.echo(
-        f"give {folder / enrolment.PUBLIC_FILE} to every member; {folder / enrolment.KEY_FILE} never leaves this folder"
-    )
+    typer.echo(f"give {folder / PUBLIC_FILE} to every member; {folder / enrolment.KEY_FILE} never leaves this folder")
 
 
 def _init_member(folder: Path, name: str, trust: Path) -> None:
     from fednode.cli import enrolment
-    from fednode_clients.keyfolder import KeyFolder
+    from fednode_clients.keyfolder import KeyFolder, read_enrolment_public
 
     enrolment.refuse_bad_name(name)
-    member = KeyFolder.create(folder, name, enrolment.read_public(trust)).member("client")
+    member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")
     enrolment.write_card(folder / enrolment.CARD_FILE, member)
     typer.echo(f"{name} {member.verify_key.raw.hex()}")
     typer.echo(f"give {folder / enrolment.CARD_FILE} to whoever enrols, and compare the key above by another way")
@@ -82,7 +87,8 @@ def enrol_command(
     enrolment.refuse_existing(out)
     cohort = enrolment.enrol(enrolment.open_enrolment(folder), client, holder)
     write_whole(out, cohort.to_bytes() + b"\n", 0o644)
-    typer.echo(f"{out}: {len(cohort.clients)} clients, {len(cohort.holders)} holders, digest {cohort.digest().hex()}")
+    clients, holders = plural(len(cohort.clients), "client"), plural(len(cohort.holders), "holder")
+    typer.echo(f"{out}: {clients}, {holders}, digest {cohort.digest().hex()}")
 
 
 @keys_app.command("show")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from fednode.observer import Observer, RoundProgress
+from fednode.reports.figures import bound, plural
 
 
 class Watcher(Observer, Protocol):
@@ -48,7 +49,7 @@ def describe(progress: RoundProgress) -> str:
     parts = [
         f"survivors {progress.survivors}/{progress.invited}",
         f"accuracy {accuracy}",
-        f"epsilon {progress.epsilon:.2f} of {progress.budget:g}",
+        f"epsilon {bound(progress.epsilon, zeros=True)} of {progress.budget:g}",
         f"{readable_size(progress.bytes_up)} a client",
     ]
     return "  ".join(parts)
@@ -78,7 +79,8 @@ class PlainWatcher:
 
     def started(self, rounds: int, phases: Sequence[str]) -> None:
         """Print what lies ahead."""
-        self.say(f"{rounds} rounds ahead; first: {', '.join(phases)}" if phases else f"{rounds} rounds ahead")
+        ahead = f"{plural(rounds, 'round')} ahead"
+        self.say(f"{ahead}; first: {', '.join(phases)}" if phases else ahead)
 
     def phase(self, text: str) -> None:
         """Print the step."""

@@ -4,15 +4,21 @@ from pathlib import Path
 
 from fednode.cli import enrolment
 from fednode.errors import ConfigError, PeerFault
-from fednode_clients.keyfolder import KeyFolder
+from fednode.reports.figures import plural
+from fednode_clients.keyfolder import PUBLIC_KIND, KeyFolder, read_enrolment_public
 
 
 def describe(place: Path, trust: Path | None) -> list[str]:
-    """What is at `place`: a key folder, an enrolment folder or a cohort file. Raises ConfigError for anything else."""
+    """What is at `place`: a key folder, an enrolment folder or its public file, a cohort file.
+
+    Raises ConfigError for anything else.
+    """
     if place.is_dir() and (place / enrolment.KEY_FILE).exists():
         return [f"enrolment key {enrolment.open_enrolment(place).public.raw.hex()}"]
     if place.is_dir():
         return _key_folder(place)
+    if enrolment.kind_of(place) == PUBLIC_KIND:
+        return [f"enrolment key {read_enrolment_public(place).raw.hex()}"]
     return _cohort(place, trust)
 
 
@@ -24,7 +30,7 @@ def _key_folder(place: Path) -> list[str]:
         f"signing key {member.verify_key.raw.hex()}",
         f"box key {member.box_key.raw.hex()}",
         f"trusts enrolment key {folder.enrolment_key.raw.hex()}",
-        f"{len(folder.recorded())} entries in its record",
+        f"{plural(len(folder.recorded()), 'line')} in its record",
     ]
 
 
@@ -35,7 +41,7 @@ def _cohort(place: Path, trust: Path | None) -> list[str]:
         lines.append("signature not checked: give --trust enrolment.pub")
     else:
         try:
-            cohort.verified(enrolment.read_public(trust))
+            cohort.verified(read_enrolment_public(trust))
         except PeerFault:
             raise ConfigError(f"{place} was not signed by the enrolment key in {trust}: do not use it") from None
         lines.append("signed by the enrolment key")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from fednode.driver.channel import Reply, Request
 from fednode.driver.parts import Node, Task
-from fednode.errors import PeerFault
+from fednode.errors import Interrupted, PeerFault
 from fednode.protocol.envelope import Envelope
 
 log = logging.getLogger("fednode.driver")
@@ -28,6 +28,15 @@ def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator
             if node.clock.now() >= deadline or node.stop():
                 return
             node.clock.sleep(node.poll)
+
+
+def heed_stop(node: Node, when: str) -> None:
+    """Raise `Interrupted` if the operator asked to stop: that ended the waiting, and who had not answered is not to
+    blame."""
+    if node.stop():
+        raise Interrupted(
+            f"stopped {when}; nothing was asked of a client since the last round and nothing more was charged"
+        )
 
 
 def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached: int = 0) -> Envelope:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fednode.driver.asking import ask, read_answer
+from fednode.driver.asking import ask, heed_stop, read_answer
 from fednode.driver.channel import Reply, Request
 from fednode.driver.parts import Node, Task
 from fednode.errors import PeerFault, TooFewHolders
@@ -38,6 +38,7 @@ def gather_box_keys(node: Node, task: Task, number: int) -> BoxKeys:
             faults[reply.sender] = str(fault)
             log.warning("round %d: %s gave no key: %s", number, reply.sender, fault)
     if len(keys) < task.sum_params.threshold:
+        heed_stop(node, f"before round {number}")
         missing = [f"{name}: {faults.get(name, 'no answer')}" for name, point in holders.items() if point not in keys]
         raise TooFewHolders(
             f"{len(keys)} of {len(holders)} holders gave a key for round {number} and {task.sum_params.threshold} are "

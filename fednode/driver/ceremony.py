@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fednode.aggregate import Fold
-from fednode.driver.asking import ask, read_answer
+from fednode.driver.asking import ask, heed_stop, read_answer
 from fednode.driver.channel import Request
 from fednode.driver.opening import combine_answers, open_requests, read_opening
 from fednode.driver.parts import Node, Task
-from fednode.errors import FednodeError, Interrupted, OpeningRejected, PeerFault, TooFewHolders
+from fednode.errors import FednodeError, OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.known import known_vector
 from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, ask_frame, spec_frame
@@ -81,18 +81,12 @@ def _ask_all(node: Node, task: Task, kind: str, frames: Mapping[str, bytes]) -> 
             faults[reply.sender] = str(fault)
     missing = sorted(set(frames) - set(answers))
     if missing:
-        _heed_stop(node)
+        heed_stop(node, "while the joint key was made")
         said = "; ".join(f"{name}: {faults.get(name, 'no answer')}" for name in missing)
         raise TooFewHolders(
             f"all {len(frames)} holders are needed to make the joint key, and {said}; bring them back and start again"
         )
     return answers
-
-
-def _heed_stop(node: Node) -> None:
-    """A wish to stop ends the waiting early: who had not answered by then is not to blame."""
-    if node.stop():
-        raise Interrupted("stopped while the joint key was made; nothing was sent to a client and nothing was charged")
 
 
 def _by_point(task: Task, envelopes: Mapping[str, Envelope]) -> dict[int, Envelope]:
@@ -155,7 +149,7 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
             answers[opening.point] = opening.body
         except FednodeError as fault:
             log.warning("%s did not open the known vector: %s", reply.sender, fault)
-    _heed_stop(node)
+    heed_stop(node, "while the joint key was made")
     opened = combine_answers(node, task, fold, answers, spec.digest()).values
     if not np.array_equal(opened, known_vector(task.sum_params, task.key_context()) * len(sealed)):
         raise OpeningRejected("the known vector did not come out of the new joint key; start again with a new task")

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.driver.asking import ask, read_answer
+from fednode.driver.asking import ask, heed_stop, read_answer
 from fednode.driver.boxes import gather_box_keys
 from fednode.driver.ceremony import AgreedKey, agree_on_key
 from fednode.driver.channel import Request
@@ -45,6 +45,7 @@ class Driver:
 
         Raises `BudgetExhausted` before any client is asked, if even the smallest cohort's charge would not fit.
         """
+        heed_stop(self._node, f"before round {number}")
         self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
         self._inform()
         keys = gather_box_keys(self._node, self._task, number) if self._node.scheme.boxed else None

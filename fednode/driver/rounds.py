@@ -17,7 +17,7 @@ from fednode.driver.tally import Tally
 from fednode.errors import BudgetExhausted, OpeningRejected, PeerFault, TooFewHolders
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys, box_name
-from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import model_digest
 from fednode.protocol.requests import spec_frame
 from fednode.protocol.spec import RoundSpec
@@ -155,7 +155,10 @@ class RoundRun:
             params = self._spec.sum_params
             most = params.upload_bytes - params.payload_bytes
             envelope = read_answer(reply, "update", self._task, params.payload_bytes, most)
-            if self._keys is not None:
+            topic = Topic(self._spec.task, self._spec.round, self._digest)
+            if envelope.head.spec == self._digest and not envelope.head.is_update(topic):
+                raise PeerFault("another-round", f"it is signed for round {envelope.head.round}")
+            if self._keys is not None and envelope.head.spec == self._digest:
                 check_boxes(envelope, self._keys, most // params.holders)
             fold = self._tried(envelope)
         except PeerFault as fault:
@@ -337,6 +340,6 @@ class RoundRun:
             opened=self._request is not None,
             bytes_up=float(np.mean(self._tally.bytes_up or [0])),
             bytes_down=float(np.mean(self._tally.bytes_down or [0])),
-            seconds=self._node.clock.time() - self._started,
+            seconds=max(0.0, self._node.clock.time() - self._started),
             release=self._release,
         )

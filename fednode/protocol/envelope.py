@@ -49,6 +49,10 @@ class Head:
             }
         )
 
+    def is_update(self, topic: "Topic") -> bool:
+        """Whether this heads an update for exactly this task, round and spec: the one rule of node and holders."""
+        return (self.kind, self.task, self.round, self.spec) == ("update", topic.task, topic.round, topic.spec)
+
     def attached(self) -> dict[str, bytes]:
         """The SHA-256 of each attachment, by name. Raises `PeerFault("malformed")`."""
         if _ATTACHED not in self.about:

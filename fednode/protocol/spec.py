@@ -48,10 +48,13 @@ class Terms:
         if not 0 <= self.assumed_colluders < self.min_survivors:
             raise ValueError("fewer colluders are assumed than survivors are asked for")
 
-    def noise_multiplier(self) -> float:
-        """The smallest noise a released sum can have, in units of `clip`: z = sigma * sqrt(honest survivors) / C."""
+    def noise_multiplier(self, dimension: int = 0) -> float:
+        """The smallest noise a released sum can have over what one record moves it by: z = sigma sqrt(honest) / Delta.
+
+        Delta is clip + step * sqrt(dimension), as the ledger charges it; for dimension 0 the clip alone.
+        """
         honest = self.min_survivors - self.assumed_colluders
-        return math.sqrt(self.local_variance * honest) / (self.clip * 2.0**self.grid_bits)
+        return math.sqrt(self.local_variance * honest) / (self.clip * 2.0**self.grid_bits + math.sqrt(dimension))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from fednode.reports.record import NamedReason
 
@@ -27,6 +27,12 @@ def bound(value: float, digits: int = 4, *, zeros: bool = False) -> str:
     """As `number`, but rounded up: what is said to be spent, or possible at most, must not read as less."""
     text = _written(value, digits, ROUND_CEILING)
     return text if zeros else _trimmed(text)
+
+
+def left(limit: float, spent: float) -> str:
+    """What `limit` leaves after `bound(spent)`, rounded down: the two as written never add up to more. At least 0."""
+    rest = Decimal(repr(float(limit))) - Decimal(bound(spent).replace(",", ""))
+    return _trimmed(_written(max(float(rest), 0.0), 4, ROUND_FLOOR))
 
 
 def _written(value: float, digits: int, rounding: str) -> str:

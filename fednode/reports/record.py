@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+ONE_MACHINE = "all keys were made by this run on one machine"
+"""How `Trust.enrolment` begins for a study that had no member but itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedReason:
@@ -138,6 +141,11 @@ class Trust:
     ledger_check: str | None
     model_digest: str
 
+    @property
+    def one_machine(self) -> bool:
+        """Whether no member was independent of the run: a study."""
+        return self.enrolment.startswith(ONE_MACHINE)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -189,11 +197,22 @@ class RunRecord:
         return tuple(entry for entry in self.rounds if entry.released)
 
     @property
-    def charged_in_vain(self) -> tuple[RoundRecord, ...]:
-        """The rounds that cost budget and gave no model."""
+    def charged(self) -> tuple[RoundRecord, ...]:
+        """The rounds that cost budget."""
         before = (0.0, *(entry.epsilon_after for entry in self.rounds))
         spent = (later > earlier for earlier, later in pairwise(before))
-        return tuple(entry for entry, cost in zip(self.rounds, spent, strict=True) if cost and not entry.released)
+        return tuple(entry for entry, cost in zip(self.rounds, spent, strict=True) if cost)
+
+    @property
+    def charged_in_vain(self) -> tuple[RoundRecord, ...]:
+        """The rounds that cost budget and gave no model."""
+        return tuple(entry for entry in self.charged if not entry.released)
+
+    @property
+    def injected(self) -> tuple[str, ...]:
+        """The faults that the settings asked for."""
+        faults = self.settings.get("faults")
+        return tuple(map(str, faults)) if isinstance(faults, list | tuple) else ()
 
     @property
     def accuracies(self) -> tuple[float, ...]:

@@ -23,10 +23,7 @@ def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Accuracy", _accuracy(record)),
         ("Privacy spent", _privacy(record)),
         ("Gaussian reference", f"epsilon {bound(record.guarantee.gaussian)} with the same noise"),
-        (
-            "Attack view",
-            f"at 1 % false alarms, {percent_bound(record.guarantee.attack_tpr)} of members recognised at most",
-        ),
+        ("Attack view", _attack(record)),
         ("Survivors", _survivors(record)),
         *_troubles(record),
         ("Upload", _upload(record)),
@@ -54,6 +51,13 @@ def _privacy(record: RunRecord) -> str:
         f"epsilon {bound(claim.epsilon)} of {number(claim.epsilon_limit)} at delta {number(claim.delta)}, "
         f"unit: one {claim.unit}"
     )
+
+
+def _attack(record: RunRecord) -> str:
+    if not record.released:
+        return "none: nothing was released"
+    recognised = percent_bound(record.guarantee.attack_tpr)
+    return f"at 1 % false alarms, {recognised} of members recognised, by the Gaussian reference"
 
 
 def _survivors(record: RunRecord) -> str:

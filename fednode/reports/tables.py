@@ -2,7 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from fednode.reports.figures import bound, duration, names, number, percent, percent_bound, plural, reasons, size
+from fednode.reports.figures import (
+    bound,
+    duration,
+    left,
+    names,
+    number,
+    percent,
+    percent_bound,
+    plural,
+    reasons,
+    size,
+)
 from fednode.reports.record import Claim, RoundRecord, RunRecord
 
 Row = tuple[str, str]
@@ -15,19 +26,27 @@ TROUBLE_HEAD = ("Round", "Who", "What happened")
 def guarantee_rows(record: RunRecord) -> tuple[Row, ...]:
     """What is claimed, for whom, at what price."""
     claim = record.guarantee
-    left = max(claim.epsilon_limit - claim.epsilon, 0.0)
+    rest = left(claim.epsilon_limit, claim.epsilon)
     return (
         ("Epsilon spent (proven bound)", f"{bound(claim.epsilon)} at delta {number(claim.delta)}"),
         ("Epsilon of the Gaussian reference", f"{bound(claim.gaussian)} at the same delta, with the same noise"),
-        ("Budget", f"epsilon {number(claim.epsilon_limit)} at delta {number(claim.delta)}; {number(left)} left"),
+        ("Budget", f"epsilon {number(claim.epsilon_limit)} at delta {number(claim.delta)}; {rest} left"),
         ("Unit", f"one {claim.unit}"),
         ("Neighbours", f"data sets that differ by {claim.adjacency}"),
         ("Setting", claim.setting),
         ("Covered", "every model version that was published, together, and whatever is computed from them"),
-        ("Advantage of an attacker", f"{bound(claim.attack_advantage, 3)} (0 none, 1 certainty)"),
-        ("Members recognised at 1 % false alarms", percent_bound(claim.attack_tpr)),
+        *_attack_rows(record),
         ("When the budget is spent", "the run stops before tasks are sent"),
     )
+
+
+def _attack_rows(record: RunRecord) -> tuple[Row, ...]:
+    claim = record.guarantee
+    if not record.released:
+        return (("View of an attacker", "none: nothing was released"),)
+    advantage = f"{bound(claim.attack_advantage, 3)} (0 none, 1 certainty), by the Gaussian reference"
+    recognised = f"{percent_bound(claim.attack_tpr)}, by the Gaussian reference"
+    return (("Advantage of an attacker", advantage), ("Members recognised at 1 % false alarms", recognised))
 
 
 def mechanism_rows(record: RunRecord) -> tuple[Row, ...]:
@@ -41,7 +60,10 @@ def mechanism_rows(record: RunRecord) -> tuple[Row, ...]:
         ("Grid", f"multiples of 2^-{mechanism.grid_bits}"),
         ("Sensitivity after rounding", bound(mechanism.sensitivity, 6)),
         ("Noise of one client", f"standard deviation {number(mechanism.local_stddev)} in each coordinate"),
-        ("Planned noise of a sum over the clip", f"z = {number(mechanism.target_z)}, from {honest} honest shares"),
+        (
+            "Planned noise of a sum over the clip",
+            f"z = {number(mechanism.target_z)}, from {plural(honest, 'honest share')}",
+        ),
         ("Fewest survivors", f"{mechanism.min_survivors}; fewer, and nothing is opened"),
         ("Assumed colluders", f"{mechanism.assumed_colluders}; their noise is not counted on"),
         ("Error of the sampler, added to delta", bound(mechanism.sampler_error, 3)),

@@ -6,7 +6,7 @@ from typing import Protocol
 from fednode.committee import least_threshold
 from fednode.names import member_names
 from fednode.settings.faults import Fault
-from fednode.settings.nearest import nearest
+from fednode.settings.nearest import guess
 
 HONEST_SURVIVORS = 2
 """Fewest honest updates in an opened sum: with one alone, the colluders could subtract their own and read it."""
@@ -61,10 +61,17 @@ def _survivors(settings: _Bound) -> Iterator[ClashError]:
     if least - colluders < HONEST_SURVIVORS:
         yield ClashError(
             ("min_survivors", "assumed_colluders", "clients"),
-            f"min_survivors {least} less assumed_colluders {colluders} leaves fewer than {HONEST_SURVIVORS} honest "
-            "survivors, whose updates the others could work out: raise min_survivors to "
-            f"{colluders + HONEST_SURVIVORS} or more, with enough clients for it, or lower assumed_colluders",
+            f"min_survivors - assumed_colluders must be {HONEST_SURVIVORS} or more, and {least} - {colluders} is less: "
+            "the others could work out an honest survivor's update; "
+            f"{_enough(colluders + HONEST_SURVIVORS, clients)}, "
+            f"or lower assumed_colluders to {least - HONEST_SURVIVORS}",
         )
+
+
+def _enough(survivors: int, clients: int) -> str:
+    if survivors > clients:
+        return f"raise clients and min_survivors to {survivors} or more"
+    return f"raise min_survivors to {survivors} or more"
 
 
 def _committee(settings: _Bound) -> Iterator[ClashError]:
@@ -72,7 +79,8 @@ def _committee(settings: _Bound) -> Iterator[ClashError]:
     if needed > holders:
         yield ClashError(
             ("threshold", "holders"),
-            f"threshold is {needed} but there are only {holders} holders: no sum could ever be opened",
+            f"threshold is {needed} but there are only {holders} holders: no sum could ever be opened; "
+            f"set threshold to {_span(least_threshold(holders), holders)}, or holders to {needed} or more",
         )
     if needed < least_threshold(holders):
         yield ClashError(
@@ -82,18 +90,23 @@ def _committee(settings: _Bound) -> Iterator[ClashError]:
         )
 
 
+def _span(least: int, most: int) -> str:
+    return str(most) if least == most else f"anything from {least} to {most}"
+
+
 def _floors(settings: _Bound) -> Iterator[ClashError]:
     if settings.floor_survivors > settings.min_survivors:
         yield ClashError(
             ("floor_survivors", "min_survivors"),
             f"min_survivors is {settings.min_survivors}, below the members' own floor_survivors "
-            f"{settings.floor_survivors}: every client would refuse every round",
+            f"{settings.floor_survivors}: every client would refuse every round; raise min_survivors to "
+            f"{settings.floor_survivors}, or lower floor_survivors to {settings.min_survivors}",
         )
     if settings.rounds > settings.max_rounds:
         yield ClashError(
             ("rounds", "max_rounds"),
             f"rounds is {settings.rounds}, above the members' own max_rounds {settings.max_rounds}: "
-            "every client would refuse the last rounds",
+            f"every client would refuse the last rounds; lower rounds to {settings.max_rounds}, or raise max_rounds",
         )
 
 
@@ -105,9 +118,11 @@ def _faults(settings: _Bound) -> Iterator[ClashError]:
             yield ClashError(
                 ("faults", f"{fault.role}s"),
                 f"fault {str(fault)!r} befalls a {fault.role}, and {fault.member!r} is none of {names[0]} to "
-                f"{names[-1]}; did you mean {nearest(fault.member, names)!r}?",
+                f"{names[-1]}{guess(fault.member, names)}",
             )
         if fault.first > settings.rounds:
             yield ClashError(
-                ("faults", "rounds"), f"fault {str(fault)!r} begins after the last round, {settings.rounds}"
+                ("faults", "rounds"),
+                f"fault {str(fault)!r} begins after the last round, {settings.rounds}; name an earlier round, or raise "
+                f"rounds to {fault.first} or more",
             )

@@ -1,9 +1,10 @@
 """Faults to inject, as a person writes them: `garbage@3:client-04`, `slow@2-4:client-01`, `dead@2-:holder-1`."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from fednode.settings.nearest import nearest
+from fednode.settings.nearest import guess
 
 ROLE_OF = {
     "lost-before-upload": "client",
@@ -41,6 +42,14 @@ class Fault:
         """Whom it befalls: `client` or `holder`."""
         return ROLE_OF[self.kind]
 
+    def named_as(self, names: Sequence[str]) -> "Fault":
+        """The same fault with its member written as in `names`, whatever its zeros: client-3 is client-03."""
+        role, _, number = self.member.rpartition("-")
+        if role != self.role or not (number.isascii() and number.isdigit()):
+            return self
+        place = int(number[-9:]) if number[:-9].strip("0") == "" else 0
+        return replace(self, member=names[place - 1]) if 1 <= place <= len(names) else self
+
     def covers(self, round_number: int) -> bool:
         """Whether it happens in this round; rounds count from 1."""
         return self.first <= round_number and (self.last is None or round_number <= self.last)
@@ -56,7 +65,7 @@ def parse_fault(text: str) -> Fault:
     kind, first, member = form["kind"], int(form["first"]), form["member"]
     last = first if form["more"] is None else int(form["last"]) if form["last"] else None
     if kind not in ROLE_OF:
-        raise ValueError(f"{kind!r} is no kind of fault; did you mean {nearest(kind, ROLE_OF)!r}?")
+        raise ValueError(f"{kind!r} is no kind of fault, which are {', '.join(ROLE_OF)}{guess(kind, ROLE_OF)}")
     if first < 1:
         raise ValueError(f"{text!r}: rounds count from 1")
     if last is not None and last < first:

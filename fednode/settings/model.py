@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
+from fednode.names import member_names
 from fednode.settings.clash import find_clash
 from fednode.settings.faults import Fault, parse_fault
 
@@ -25,6 +26,12 @@ def _read_faults(value: object) -> object:
     return tuple(parse_fault(part) if isinstance(part, str) else part for part in parts if part != "")
 
 
+def _as_named(faults: tuple[Fault, ...], info: ValidationInfo) -> tuple[Fault, ...]:
+    counts = {role: info.data.get(f"{role}s") for role in ("client", "holder")}
+    names = {role: member_names(role, count) for role, count in counts.items() if count is not None}
+    return tuple(fault.named_as(names.get(fault.role, ())) for fault in faults)
+
+
 def _writable(value: Path) -> Path:
     try:
         str(value).encode()
@@ -41,7 +48,7 @@ Whole = Annotated[int, BeforeValidator(_no_truth_value)]
 Real = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
 Place = Annotated[Path, AfterValidator(_writable)]
-Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults)]
+Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults), AfterValidator(_as_named)]
 
 
 def _panel(name: str) -> dict[str, Any]:

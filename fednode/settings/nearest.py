@@ -4,8 +4,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """The valid name most like `word`; `valid` must not be empty."""
-    names = list(valid)
-    found = get_close_matches(word, names, n=1, cutoff=0.0)
-    return found[0] if found else names[0]
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid name most like `word`, or None where none is like it: a wild guess helps nobody."""
+    found = get_close_matches(word, list(valid), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def guess(word: str, valid: Iterable[str]) -> str:
+    """`; did you mean 'that'?`, or nothing where no name is like `word`."""
+    found = nearest(word, valid)
+    return "" if found is None else f"; did you mean {found!r}?"

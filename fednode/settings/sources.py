@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from fednode.errors import ConfigError
 from fednode.settings.clash import ClashError
 from fednode.settings.model import RunSettings
-from fednode.settings.nearest import nearest
+from fednode.settings.nearest import guess, nearest
 
 PREFIX: Final = "FEDNODE_"
 
@@ -61,7 +61,7 @@ def _from_file(path: Path) -> dict[str, _Given]:
     for key, value in found.items():
         source = _place(path, text, key)
         if key not in RunSettings.model_fields:
-            raise ConfigError(f"{source}: unknown setting {key!r}; did you mean {_nearest_field(key)!r}?")
+            raise ConfigError(f"{source}: unknown setting {key!r}{_meant(key, repr)}")
         given[key] = _Given(value, source)
     return given
 
@@ -81,8 +81,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
             continue
         field = variable.removeprefix(PREFIX).lower()
         if field not in RunSettings.model_fields or variable != variable.upper():
-            wanted = PREFIX + _nearest_field(field).upper()
-            raise ConfigError(f"{variable} sets nothing; did you mean {wanted}?")
+            raise ConfigError(f"{variable} sets nothing{_meant(field, _variable_name)}")
         given[field] = _Given(value, variable)
     return given
 
@@ -93,13 +92,19 @@ def _from_flags(flags: Mapping[str, object]) -> dict[str, _Given]:
         if value is None or value == []:
             continue
         if field not in RunSettings.model_fields:
-            raise ConfigError(f"{flag_name(field)} sets nothing; did you mean {flag_name(_nearest_field(field))}?")
+            raise ConfigError(f"{flag_name(field)} sets nothing{_meant(field, flag_name)}")
         given[field] = _Given(value, flag_name(field))
     return given
 
 
-def _nearest_field(name: str) -> str:
-    return nearest(name.lower().replace("-", "_"), RunSettings.model_fields)
+def _meant(name: str, written: Callable[[str], str]) -> str:
+    """What else the name of a setting may have been, as it is `written` there; else where all of them are listed."""
+    found = nearest(name.lower().replace("-", "_"), RunSettings.model_fields)
+    return "; `fednode run --help` lists all settings" if found is None else f"; did you mean {written(found)}?"
+
+
+def _variable_name(field: str) -> str:
+    return PREFIX + field.upper()
 
 
 def _sentence(error: ErrorDetails, given: Mapping[str, _Given]) -> str:
@@ -120,7 +125,7 @@ def _complaint(error: ErrorDetails) -> str:
     kind = error["type"]
     if kind == "literal_error":
         valid = [word.strip("'") for word in re.split(r", | or ", str(bounds["expected"]))]
-        return f"is not one of {', '.join(valid)}; did you mean {nearest(str(error['input']), valid)!r}?"
+        return f"is not one of {', '.join(valid)}{guess(str(error['input']), valid)}"
     if str(error["input"]).lower().lstrip("+-") in _NOT_FINITE:
         kind = "finite_number"
     phrase = _PHRASES.get(kind)

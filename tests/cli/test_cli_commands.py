@@ -68,7 +68,7 @@ def test_every_round_is_a_plain_line_when_nobody_has_a_terminal(assembly, capsys
         "loading libraries",
         "20 rounds ahead; first: reading the data, making keys",
         "making keys",
-        "round 3/20  survivors 19/20  accuracy 81.2 %  epsilon 2.35 of 8  1.23 MB a client  1.2 s",
+        "round 3/20  survivors 19/20  accuracy 81.2 %  epsilon 2.345 of 8  1.23 MB a client  1.2 s",
         "model  accuracy 81.2 %",
     ]
 
@@ -194,3 +194,9 @@ def test_without_a_command_the_help_is_shown():
 def test_version():
     shown = CliRunner().invoke(app, ["--version"])
     assert (shown.exit_code, shown.output) == (0, f"fednode {fednode.__version__}\n")
+
+
+def test_a_guess_is_made_once_and_only_where_something_is_alike(capsys):
+    for arguments, guesses in ((["rum"], 1), (["keys", "shw"], 1), (["foo"], 0)):
+        assert main(arguments) == 2
+        assert capsys.readouterr().err.count("Did you mean") == guesses

@@ -1,5 +1,6 @@
 """Keys from making them to a signed cohort, through the command line."""
 
+import re
 import stat
 
 import pytest
@@ -47,12 +48,12 @@ def test_a_members_folder_keeps_its_secrets_to_its_owner(tmp_path, trust):
 
 def test_secrets_are_never_shown(tmp_path, trust, capsys):
     make_member(tmp_path, trust, "ann")
-    secret = (tmp_path / "root" / "enrolment.key").read_text().strip()
+    secret = (tmp_path / "root" / "enrolment.key").read_text().split()[1]
     assert main(["keys", "show", str(tmp_path / "root")]) == 0
     assert main(["keys", "show", str(tmp_path / "ann")]) == 0
     shown = capsys.readouterr()
     assert secret not in shown.out + shown.err
-    assert trust.read_text().strip() in shown.out
+    assert trust.read_text().split()[1] in shown.out
     identity = (tmp_path / "ann" / "identity.json").read_text()
     assert [word for word in shown.out.split() if len(word) == 64 and word in identity] == []
 
@@ -130,6 +131,8 @@ def test_a_damaged_secret_is_refused_without_being_shown(tmp_path, trust, capsys
     ("arguments", "words"),
     [
         (["keys", "init", "x"], "--name NAME"),
+        (["keys", "init", "x", "--enrolment", "--name", "bob"], "drop --name and --trust, or drop --enrolment"),
+        (["keys", "init", "x", "--enrolment", "--trust", "root/enrolment.pub"], "drop --name and --trust"),
         (["keys", "init", "x", "--name", "a/b", "--trust", "root/enrolment.pub"], "no member name"),
         (["keys", "init", "x", "--name", "ann", "--trust", "nowhere"], "nowhere cannot be read"),
         (["keys", "enrol", "root", "--out", "cohort.json"], "a cohort needs clients and holders"),
@@ -151,3 +154,58 @@ def test_keys_alone_shows_its_help(capsys):
     main(["keys"])
     shown = capsys.readouterr()
     assert "enrol" in shown.out + shown.err
+
+
+def test_the_two_enrolment_files_say_which_is_which(tmp_path, trust):
+    secret = (tmp_path / "root" / "enrolment.key").read_text()
+    assert re.fullmatch(r"fednode-enrolment-secret-1 [0-9a-f]{64}\n", secret)
+    assert re.fullmatch(r"fednode-enrolment-public-1 [0-9a-f]{64}\n", trust.read_text())
+
+
+def test_a_secret_named_in_place_of_a_public_file_goes_nowhere(cohort, tmp_path, trust, capsys):
+    key = tmp_path / "root" / "enrolment.key"
+    digits = key.read_text().split()[1]
+    card = str(tmp_path / "ann" / "member.json")
+    out = str(tmp_path / "another.json")
+    enrol = ["keys", "enrol", str(tmp_path / "root"), "--out", out]
+    commands = {
+        ("keys", "init", str(tmp_path / "bob"), "--name", "bob", "--trust", str(key)): "name enrolment.pub",
+        ("keys", "show", str(key)): "name a cohort file, or the folder of the key",
+        ("keys", "show", str(cohort), "--trust", str(key)): "name enrolment.pub",
+        (*enrol, "--client", str(key), "--holder", card): "name the member.json of a member",
+        (*enrol, "--client", card, "--holder", str(key)): "name the member.json of a member",
+        (*enrol, "--client", str(tmp_path / "ann" / "identity.json"), "--holder", card): "is not a member's card",
+    }
+    for command, words in commands.items():
+        capsys.readouterr()
+        assert main(list(command)) == 2
+        shown = capsys.readouterr()
+        assert words in shown.err and shown.err.count("\n") == 1 and digits not in shown.out + shown.err
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and digits in path.read_text()]
+    assert holding == [key] and not (tmp_path / "bob").exists()
+
+
+def test_a_public_file_is_shown_and_never_serves_as_a_secret(tmp_path, trust, capsys):
+    capsys.readouterr()
+    assert main(["keys", "show", str(trust)]) == 0
+    assert capsys.readouterr().out == f"enrolment key {trust.read_text().split()[1]}\n"
+    (tmp_path / "root" / "enrolment.key").write_text(trust.read_text())
+    assert main(["keys", "show", str(tmp_path / "root")]) == 2
+    assert "holds the public half where the secret should be" in capsys.readouterr().err
+
+
+def test_a_members_keys_do_not_go_into_the_enrolment_folder(tmp_path, trust, capsys):
+    before = trust.read_bytes()
+    assert main(["keys", "init", str(tmp_path / "other"), "--enrolment"]) == 0
+    other = str(tmp_path / "other" / "enrolment.pub")
+    assert main(["keys", "init", str(tmp_path / "root"), "--name", "ann", "--trust", other]) == 2
+    assert "never overwritten" in capsys.readouterr().err and trust.read_bytes() == before
+
+
+def test_one_of_each_is_counted_in_the_singular(tmp_path, trust, capsys):
+    cards = [make_member(tmp_path, trust, name) for name in ("ann", "h-a")]
+    out = str(tmp_path / "cohort.json")
+    assert (
+        main(["keys", "enrol", str(tmp_path / "root"), "--out", out, "--client", cards[0], "--holder", cards[1]]) == 0
+    )
+    assert ": 1 client, 1 holder, digest " in capsys.readouterr().out

@@ -26,15 +26,15 @@ def watched(terminal):
 
 def test_a_terminal_gets_a_bar_with_the_figures_of_the_last_round():
     shown = watched(terminal=True)
-    assert "round 2/20" in shown and "epsilon 2.35 of 8" in shown and "survivors 19/20" in shown
+    assert "round 2/20" in shown and "epsilon 2.345 of 8" in shown and "survivors 19/20" in shown
     assert "round 2 failed: box is bad" in shown
 
 
 def test_a_pipe_gets_lines_and_no_control_characters():
     shown = watched(terminal=False)
     assert shown.splitlines()[-3:] == [
-        "round 1/20  survivors 19/20  accuracy not measured  epsilon 2.35 of 8  1.23 MB a client  1.2 s",
-        "round 2/20  survivors 19/20  accuracy 81.2 %  epsilon 2.35 of 8  1.23 MB a client  1.2 s  failed: box is bad",
+        "round 1/20  survivors 19/20  accuracy not measured  epsilon 2.345 of 8  1.23 MB a client  1.2 s",
+        "round 2/20  survivors 19/20  accuracy 81.2 %  epsilon 2.345 of 8  1.23 MB a client  1.2 s  failed: box is bad",
         "[b]as it stands[/b]",
     ]
     assert "\x1b" not in shown and "\r" not in shown
@@ -69,4 +69,30 @@ def test_a_size_is_never_off_by_more_than_half_a_percent(count):
 
 
 def test_a_round_in_one_line():
-    assert describe(some_progress()) == "survivors 19/20  accuracy 81.2 %  epsilon 2.35 of 8  1.23 MB a client"
+    assert describe(some_progress()) == "survivors 19/20  accuracy 81.2 %  epsilon 2.345 of 8  1.23 MB a client"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "budget", "words"),
+    [
+        (0.00046123, 0.001, "epsilon 4.613e-4 of 0.001"),
+        (7.26461, 8.0, "epsilon 7.265 of 8"),
+        (2.2, 8.0, "epsilon 2.200 of 8"),
+        (0.0, 8.0, "epsilon 0 of 8"),
+    ],
+)
+def test_epsilon_is_never_shown_as_less_than_it_is(epsilon, budget, words):
+    assert f"  {words}  " in describe(some_progress(epsilon=epsilon, budget=budget))
+
+
+@given(st.floats(1e-9, 1e6))
+@settings(max_examples=100, deadline=None)
+def test_epsilon_is_rounded_up_and_by_little(epsilon):
+    shown = float(describe(some_progress(epsilon=epsilon)).split("epsilon ")[1].split(" of")[0].replace(",", ""))
+    assert epsilon <= shown <= 1.0011 * epsilon
+
+
+def test_one_round_is_one_round():
+    screen = io.StringIO()
+    PlainWatcher(Console(file=screen)).started(1, ())
+    assert screen.getvalue() == "1 round ahead\n"

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 
 from fednode.errors import ConfigError, DataError
 from fednode_clients.data import CsvLayout, load, load_csv, read_rows
+from fednode_clients.features import load_vectors
 
 BANK = 'text,category\n"Where, please,\nis my card?",card_arrival\nTop up failed,top_up_failed\n'
 
@@ -51,8 +54,15 @@ def test_unknown_name_says_what_there_is():
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", r"no column 'text'; its columns are none"),
-        ("text,intent\na,b\n", r"no column 'label'; its columns are text, intent"),
+        ("", "is empty; it needs a header, text,label, and a record a line"),
+        (" \n\n", "is empty"),
+        (
+            "text,intent\na,b\n",
+            r"no column 'label', its columns are text, intent; name the right one with --label-column",
+        ),
+        ("said,label\na,b\n", r"no column 'text', its columns are said, label; name the right one with --text-column"),
+        ("text;label\na;b\n", "has semicolons between its columns; save it as comma-separated values"),
+        ("text\tlabel\na\tb\n", "has tabs between its columns; save it as comma-separated values"),
         ("text,label\n", "no records below its header"),
         ("text,label\na,x\n ,y\n", "line 3: the text or the label is empty"),
         ("text,label\na,x\nb\n", "line 3: the text or the label is empty"),
@@ -107,3 +117,37 @@ def test_csv_split_is_stratified_seeded_and_loses_nothing(tmp_path_factory, coun
 def test_another_seed_holds_other_records_out(tmp_path):
     path = write(tmp_path / "mine.csv", "text,label\n" + "".join(f"t{i},l{i % 2}\n" for i in range(200)))
     assert load_csv(path, CsvLayout(seed=1)).test.texts != load_csv(path, CsvLayout(seed=2)).test.texts
+
+
+def test_a_column_that_no_setting_names_is_not_to_be_named(tmp_path):
+    for part in ("train.csv", "test.csv"):
+        write(tmp_path / part, "text,intent\na,b\n")
+    with pytest.raises(DataError, match=r"no column 'category'.*use the published file"):
+        load("banking77", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("step", "load_it"),
+    [
+        ("is_file", lambda folder: load("banking77", folder)),
+        ("read_bytes", lambda folder: load("banking77", folder)),
+        ("read_bytes", lambda folder: load(str(folder / "train.csv"))),
+        ("is_file", lambda folder: load(str(folder / "messages"))),
+        ("open", lambda folder: load_vectors(folder / "train.csv", 1, 1)),
+    ],
+)
+def test_what_this_user_may_not_read_is_a_data_error_that_says_so(tmp_path, monkeypatch, step, load_it):
+    for name in ("train.csv", "test.csv"):
+        write(tmp_path / name, BANK)
+
+    def refuse(self, *_args, **_named):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, step, refuse)
+    with pytest.raises(DataError, match="cannot be read: Permission denied; name a file that this user may read"):
+        load_it(tmp_path)
+
+
+def test_a_name_too_long_for_a_path_is_a_data_error():
+    with pytest.raises(DataError, match=r"there is no data set|cannot be read"):
+        load("x" * 5000)

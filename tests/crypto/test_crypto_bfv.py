@@ -162,6 +162,29 @@ def shifted(answer: bytes, by: int) -> bytes:
     return to_bytes(words, ring)
 
 
+def test_a_holder_that_moves_the_sum_is_not_believed_and_nobody_else_is_blamed() -> None:
+    """A multiple of q / t in an answer leaves the residual small: it shows only since the other answers contradict it."""
+    # no room is left unused, since a number that stands where there is room would be noticed
+    params = plan("bfv", Demand(dimension=6 * 8_192, summands=2, value_bound=600_000, holders=5, threshold=4))
+    everyone = keyed(BFV, params)
+    total = everyone.summed(everyone.sealed([np.arange(params.dimension, dtype=np.int64) % 7] * 2))
+    answers = everyone.answers(total, [])
+    honest, ring, t = BFV.combine(params, total, answers), setting(params).data, params.plain_modulus
+    # a constant polynomial is the same number in every slot; the weight of holder 1 and the scale are taken out
+    least, weights = cleared(lagrange((1, 2, 3, 4)))
+    moved = 5 * least * setting(params).lift * pow(weights[0], -1, t) % t
+    words = from_bytes(answers[1], ring, (params.blocks,))
+    for row, p in enumerate(ring.primes):
+        words[0, row, 0] = (int(words[0, row, 0]) + (prod(ring.primes) * moved + t // 2) // t) % p
+    lying = {**answers, 1: to_bytes(words, ring)}
+    with pytest.raises(WrongAnswer, match="who is wrong cannot be told") as caught:
+        BFV.combine(params, total, lying)
+    assert caught.value.points == ()
+    # control: with no answer to spare nothing contradicts it, and the sum is another one
+    alone = BFV.combine(params, total, {p: lying[p] for p in (1, 2, 3, 4)})
+    assert set(alone - honest) == {0, 5}
+
+
 def test_one_wrong_coefficient_is_noticed_as_soon_as_it_exceeds_the_noise(everyone: KeyedCommittee, full) -> None:
     answers = dict(list(everyone.answers(full, []).items())[:4])
     q = prod(setting(PARAMS).data.primes)

@@ -12,6 +12,7 @@ from fednode.assemble.planning import plan_run
 from fednode.assemble.running import Inside, RunResult, run_inproc
 from fednode.clock import SystemClock
 from fednode.errors import (
+    ConfigError,
     BudgetExhausted,
     Interrupted,
     OpeningRejected,
@@ -57,9 +58,10 @@ def test_too_few_survivors(tmp_path):
     assert "2 updates arrived and 3 are the least" in report["rounds"][1]["reason"]
 
 
-def test_clients_that_all_refuse(tmp_path):
-    report = check_ended(small_run(tmp_path, PLAIN, z_min=1000.0), TooFewSurvivors, "too-few-survivors", 0)
-    assert {entry["reason"] for entry in report["rounds"][0]["rejected"]} == {"refused: noise-floor"}
+def test_a_round_that_every_member_would_refuse_is_refused_beforehand(tmp_path):
+    with pytest.raises(ConfigError, match="refuse less than z_min 1000"):
+        small_run(tmp_path, PLAIN, z_min=1000.0)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_two_dead_holders(tmp_path):

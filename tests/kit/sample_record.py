@@ -59,7 +59,7 @@ def sample_record() -> RunRecord:
             "epsilon": 8.0,
             "delta": 1e-5,
             "learning_rate": None,
-            "faults": ["lost:17@5", "garbage:18@5"],
+            "faults": ["lost-before-upload@5:client-17", "garbage@5:client-18"],
         },
         task=Task("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
         mechanism=_mechanism(),
@@ -129,7 +129,7 @@ def _mechanism() -> Mechanism:
 
 def _trust() -> Trust:
     return Trust(
-        enrolment="in memory, by the process itself",
+        enrolment="all keys were made by this run on one machine, for this run alone: a study, not a deployment",
         scheme="bfv",
         adversary="a node and key holders that follow the protocol and look; a node that lies is out of scope",
         sum_params={"scheme": "bfv", "ring": 8192, "modulus_bits": 218, "lanes": 1, "blocks": 4},

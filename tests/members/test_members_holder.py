@@ -207,7 +207,25 @@ def test_two_honest_survivors_are_the_least(tmp_path):
     spec = Desk(tmp_path).spec()
     alone = replace(spec, terms=replace(spec.terms, assumed_colluders=2))
     with pytest.raises(PeerFault, match="fewer than two honest"):
-        Limits().check(alone)
+        Limits().check(alone, 4)
+
+
+def test_a_floor_that_no_cohort_can_reach_is_no_promise_of_noise(tmp_path):
+    """With min_survivors of a million, a client would believe that a million others add noise too, and add none."""
+    desk = Desk(tmp_path)
+    crowd = replace(desk.spec().terms, min_survivors=1_000_000, local_variance=1)
+    desk.must_refuse(desk.frame(spec=replace(desk.spec(), terms=crowd)), "min-survivors")
+    with pytest.raises(PeerFault, match="the cohort has 4 clients"):
+        Limits().check(replace(desk.spec(), terms=crowd), 4)
+
+
+def test_the_floor_of_noise_counts_what_rounding_adds(tmp_path):
+    """On a coarse grid one record moves the rounded sum by much more than the clip, and that is what the ledger charges."""
+    spec = Desk(tmp_path).spec()
+    coarse = replace(spec.terms, grid_bits=0, local_variance=1)
+    assert coarse.noise_multiplier(10_000) < 0.02 < 0.5 < coarse.noise_multiplier()
+    with pytest.raises(PeerFault, match="noise multiplier"):
+        Limits(min_noise=0.5).check(replace(spec, terms=coarse), 4)
 
 
 def test_its_own_floor_of_noise(tmp_path):

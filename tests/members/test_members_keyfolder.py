@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from fednode.errors import ConfigError, StoreError
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder import PUBLIC_KIND, SECRET_KIND, KeyFolder
 from fednode_crypto.identity import SigningKey, open_box, seal_box
 
 ROOT = SigningKey.generate().public
@@ -128,3 +128,28 @@ def test_what_cannot_be_read_or_written_is_a_store_error(folder):
     for attempt in (lambda: folder.get("a"), lambda: folder.put("a", b"b")):
         with pytest.raises(StoreError):
             attempt()
+
+
+def test_a_folder_that_trusts_anything_but_a_public_half_is_refused_without_showing_it(folder):
+    file, digits = folder.path / "enrolment.pub", ROOT.raw.hex()
+    assert file.read_text() == f"{PUBLIC_KIND} {digits}\n"
+    for content, words in (
+        (f"{SECRET_KIND} {digits}", "secret enrolment key.*name enrolment.pub"),
+        (digits, "does not hold the public half"),
+        (f"{PUBLIC_KIND} {digits[:-2]}", "does not hold the public half"),
+        (f"{PUBLIC_KIND}2 {digits}", "does not hold the public half"),
+    ):
+        file.write_text(content)
+        with pytest.raises(ConfigError, match=words) as refused:
+            KeyFolder.open(folder.path)
+        assert digits[:32] not in str(refused.value)
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"ask whoever enrols for enrolment\.pub"):
+        KeyFolder.open(folder.path)
+
+
+def test_a_folder_with_an_enrolment_file_takes_no_keys(tmp_path):
+    (tmp_path / "enrolment.pub").write_text("kept")
+    with pytest.raises(ConfigError, match="never overwritten"):
+        KeyFolder.create(tmp_path, "client-1", ROOT)
+    assert [path.name for path in tmp_path.iterdir()] == ["enrolment.pub"]

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.reports.figures import bound, duration, moment, number, percent, percent_bound, plural, printable, size
+from fednode.reports.figures import (
+    bound,
+    duration,
+    left,
+    moment,
+    number,
+    percent,
+    percent_bound,
+    plural,
+    printable,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +57,19 @@ def test_a_bound_is_never_below_and_never_far_above(value: float, digits: int) -
     written = Decimal(bound(value, digits).replace(",", ""))
     exact = Decimal(repr(value))
     assert exact <= written <= exact * (1 + Decimal(10) ** (1 - digits))
+
+
+def test_what_is_left_goes_down() -> None:
+    assert (bound(6.6785), left(8.0, 6.6785)) == ("6.679", "1.321")
+    assert (left(8.0, 8.0), left(8.0, 7.9999), left(8.0, 8.1), left(8.0, 0.0)) == ("0", "0", "0", "8")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(0.001, 1000.0), st.floats(0.0, 1.0))
+def test_spent_and_left_as_written_never_add_up_to_more(limit: float, share: float) -> None:
+    spent = Decimal(bound(limit * share).replace(",", ""))
+    rest = Decimal(left(limit, limit * share).replace(",", ""))
+    assert rest == 0 or spent + rest <= Decimal(repr(limit)) * (1 + Decimal("1e-15"))
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_all_settings_are_there(page: Page) -> None:
     part = page.text[page.text.index("All settings") :]
     assert all(key in part for key in sample_record().settings)
     assert "learning_rate not set" in part
-    assert "lost:17@5, garbage:18@5" in part
+    assert "lost-before-upload@5:client-17, garbage@5:client-18" in part
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -11,6 +11,7 @@ def test_it_says_what_a_person_asks_first() -> None:
     rows = dict(summary_rows(sample_record()))
     assert rows["Rounds"] == "18 released, 2 failed"
     assert rows["Privacy spent"] == "epsilon 7.874 of 8 at delta 1e-5, unit: one record"
+    assert rows["Attack view"] == "at 1 % false alarms, 23.7 % of members recognised, by the Gaussian reference"
     assert rows["Accuracy"] == "85.6 % (first round 43.2 %, best 85.6 %)"
     assert rows["Survivors"] == "13 to 20 of 20 a round, 15 needed"
     assert rows["Rejected"] == "round 5: client-18 (damaged), client-19 (other-round)"
@@ -36,6 +37,7 @@ def test_many_troubles_are_cut_short_and_the_rest_is_counted() -> None:
 def test_a_run_without_a_round_has_a_table_too() -> None:
     rows = dict(summary_rows(replace(sample_record(), rounds=())))
     assert (rows["Accuracy"], rows["Survivors"], rows["Rounds"]) == ("not measured", "no round ended", "0 released")
+    assert rows["Attack view"] == "none: nothing was released"
 
 
 def test_nothing_in_it_moves_the_cursor() -> None:

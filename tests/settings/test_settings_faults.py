@@ -68,3 +68,36 @@ def test_faults_name_members_as_the_run_names_them():
     for clients in (4, 9, 20, 100):
         last = member_names("client", clients)[-1]
         assert RunSettings(clients=clients, faults=[f"slow@1:{last}"]).faults[0].member == last
+
+
+@pytest.mark.parametrize(
+    ("clients", "written", "member"),
+    [
+        (20, "garbage@3:client-3", "client-03"),
+        (6, "garbage@3:client-04", "client-4"),
+        (100, "garbage@3:client-0007", "client-007"),
+        (6, "dead@2-:holder-01", "holder-1"),
+        (20, f"slow@1:client-{'0' * 5000}9", "client-09"),
+    ],
+)
+def test_a_member_is_known_whatever_its_zeros(clients, written, member):
+    assert RunSettings(clients=clients, faults=[written]).faults[0].member == member
+
+
+@pytest.mark.parametrize(
+    "member", ["client-0", "client-7", "client-", "client-x", "client-³", "4", "holder-1", "client--4"]
+)
+def test_a_member_that_the_run_does_not_have_is_refused(member):
+    with pytest.raises(ValueError, match="none of client-1 to client-6"):
+        RunSettings(clients=6, faults=[f"garbage@3:{member}"])
+
+
+def test_a_number_longer_than_any_is_no_member():
+    with pytest.raises(ValueError, match="none of client-1 to client-6"):
+        RunSettings(clients=6, faults=[f"garbage@3:client-1{'0' * 8}4"])
+
+
+def test_a_kind_that_is_like_no_other_gets_the_list_and_no_guess():
+    with pytest.raises(ValueError, match="'foo' is no kind of fault, which are lost-before-upload, ") as refused:
+        parse_fault("foo@3:client-04")
+    assert "did you mean" not in str(refused.value)

@@ -16,7 +16,7 @@ def test_the_defaults_are_the_run_of_the_readme():
     run = RunSettings()
     assert (run.data, run.clients, run.rounds, run.epsilon, run.delta, run.clip) == ("support", 20, 20, 8.0, 1e-5, 1.0)
     assert (run.min_survivors, run.assumed_colluders, run.holders, run.threshold) == (15, 1, 5, 4)
-    assert (run.scheme, run.engine, str(run.out), run.faults) == ("bfv", "inproc", "runs", ())
+    assert (run.scheme, run.engine, str(run.out), run.faults) == ("ring", "inproc", "runs", ())
 
 
 @given(st.integers(4, 100_000))

@@ -72,6 +72,12 @@ def test_defaults_need_no_source_at_all():
         ({"FEDNODE_clients": "3"}, {}, "FEDNODE_clients sets nothing; did you mean FEDNODE_CLIENTS?"),
         ({"FEDNODE_CLIENTS": "3x"}, {}, "FEDNODE_CLIENTS: '3x' is not a whole number"),
         ({}, {"min_survivers": "3"}, "--min-survivers sets nothing; did you mean --min-survivors?"),
+        (
+            {"FEDNODE_BUILD_SYSTEM": "3"},
+            {},
+            "FEDNODE_BUILD_SYSTEM sets nothing; `fednode run --help` lists all settings",
+        ),
+        ({}, {"scheme": "xyz"}, "--scheme: 'xyz' is not one of ring, bfv"),
         ({}, {"clients": "0"}, "--clients: '0' is too small: it must be at least 2"),
         ({}, {"clients": "20.5"}, "--clients: '20.5' is not a whole number"),
         ({}, {"clients": True}, "--clients: true and false are not numbers"),
@@ -125,5 +131,33 @@ def test_a_missing_file_is_refused(tmp_path):
 def test_a_contradiction_names_both_settings_and_their_sources():
     with pytest.raises(ConfigError) as caught:
         resolve(None, {"FEDNODE_HOLDERS": "3"}, {"threshold": "4"})
-    sentence = "threshold is 4 but there are only 3 holders: no sum could ever be opened"
+    sentence = (
+        "threshold is 4 but there are only 3 holders: no sum could ever be opened; set threshold to "
+        "anything from 2 to 3, or holders to 4 or more"
+    )
     assert str(caught.value) == f"{sentence} (set by --threshold; FEDNODE_HOLDERS)"
+
+
+def test_a_key_that_is_like_no_setting_gets_no_guess(tmp_path):
+    path = tmp_path / "fednode.toml"
+    path.write_text("build-system = 4\n")
+    with pytest.raises(ConfigError, match="unknown setting 'build-system'; `fednode run --help` lists all settings"):
+        resolve(path, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("flags", "advice"),
+    [
+        ({"clients": "2"}, "raise clients and min_survivors to 3 or more, or lower assumed_colluders to 0"),
+        ({"min_survivors": "2"}, "raise min_survivors to 3 or more, or lower assumed_colluders to 0"),
+        (
+            {"assumed_colluders": "19"},
+            "raise clients and min_survivors to 21 or more, or lower assumed_colluders to 13",
+        ),
+    ],
+)
+def test_too_few_honest_survivors_are_refused_with_the_setting_to_change(flags, advice):
+    with pytest.raises(ConfigError, match="min_survivors - assumed_colluders must be 2 or more") as caught:
+        resolve(None, {}, flags)
+    named = "--" + next(iter(flags)).replace("_", "-")
+    assert advice in str(caught.value) and str(caught.value).endswith(f"(set by {named})")

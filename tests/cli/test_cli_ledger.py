@@ -1,0 +1,90 @@
+"""`fednode ledger`: what it says is what it checked, and no more."""
+
+import json
+
+import pytest
+from kit.clocks import FakeClock
+
+from fednode.cli import main
+from fednode.privacy import Budget, DiscreteGaussianSum, Ledger
+
+EVENT = DiscreteGaussianSum(clip=1.0, grid_bits=16, dimension=100, local_variance=2**40, contributors=2, failure=0.0)
+
+
+def charged(ledger, rounds):
+    for number in rounds:
+        ledger.charge(EVENT, number, ("ann", "ben"))
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Ledger.open(tmp_path / "ledger.jsonl", Budget(8.0, 1e-5), FakeClock(), "a-task") as ledger:
+        charged(ledger, (1, 2))
+        report = {"run": {"trust": {"ledger_head": ledger.head}}}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    return tmp_path
+
+
+def closing(run, capsys):
+    assert main(["ledger", str(run / "ledger.jsonl")]) == 0
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_head_that_the_report_names_is_said_to_be_the_one(run, capsys):
+    words = closing(run, capsys)
+    assert f"its head is the one in {run / 'report.json'}" in words and "could have changed both" in words
+
+
+def test_charges_and_survivors_are_counted(run, capsys):
+    closing(run, capsys)
+    assert main(["ledger", str(run / "ledger.jsonl")]) == 0
+    shown = capsys.readouterr().out
+    assert "2 survivors, epsilon" in shown and "priced again from 2 charges" in shown
+
+
+def cut(run):
+    file = run / "ledger.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def continued(run):
+    with Ledger.open(run / "ledger.jsonl", Budget(8.0, 1e-5), FakeClock(), "a-task") as ledger:
+        charged(ledger, (3,))
+
+
+@pytest.mark.parametrize("change", [cut, continued])
+def test_a_ledger_that_does_not_end_where_the_report_says_is_an_error(run, capsys, change):
+    change(run)
+    assert main(["ledger", str(run / "ledger.jsonl")]) == 8
+    shown = capsys.readouterr()
+    assert "the ledger was cut or continued since the report was written" in shown.err and shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no report.json lies beside it"),
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        ('{"run": {"trust": {"ledger_head": ""}}}', "names no head"),
+    ],
+)
+def test_without_a_head_to_compare_nothing_is_promised(run, capsys, content, words):
+    (run / "report.json").unlink()
+    if content is not None:
+        (run / "report.json").write_text(content)
+    cut(run)
+    said = closing(run, capsys)
+    assert words in said and "compared with nothing: a ledger cut at its end, or written anew, shows only" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"), [(b"", 3, "is empty"), (b"junk\n", 8, "line 1"), (None, 3, "cannot be read")]
+)
+def test_what_is_no_ledger_is_one_sentence(tmp_path, capsys, content, code, words):
+    file = tmp_path / "ledger.jsonl"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["ledger", str(file)]) == code
+    err = capsys.readouterr().err
+    assert words in err and err.count("\n") == 1
