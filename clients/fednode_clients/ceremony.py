@@ -46,6 +46,8 @@ class KeyMaker:
         card, me = verified_card(self.folder, task, parts)
         if me.role != "holder":
             raise PeerFault("not-a-holder", f"{self.folder.name} holds no keys")
+        if self.folder.get(f"share/{task}") is not None:
+            raise PeerFault("already-joined", f"{self.folder.name} has its share of the key of {task}")
         wanted = join_parts(card.parts())
         if self.folder.get(f"key-card/{task}") not in (None, wanted):
             raise PeerFault("second-key", f"{task} has another cohort or other parameters already")
@@ -97,6 +99,8 @@ class KeyMaker:
             share = keyed(card, self._schemes).join(card.sum_params, key_context(card), shares)
         except CryptoError as error:
             raise PeerFault("bad-share", str(error)) from error
+        if self.folder.get(f"share/{task}") not in (None, share.private_bytes()):
+            raise PeerFault("second-key", f"{task} was joined with other shares")
         self.folder.put(f"share/{task}", share.private_bytes())
         self.folder.drop(f"key-secret/{task}")
         self._known[task] = (known, share)

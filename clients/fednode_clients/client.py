@@ -3,7 +3,7 @@ a retry."""
 
 from collections.abc import Mapping
 
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic
@@ -74,6 +74,10 @@ class Client:
         if sealed is not None and sealed[:32] == spec.digest():
             return sealed[32:]
         joined = [entry for entry in self.folder.recorded() if entry.get("joined") == spec.task]
+        if sealed is not None and sealed[:32].hex() not in [entry.get("spec") for entry in joined]:
+            raise StoreError(
+                f"the record of {self.folder.path} does not hold what was sealed; restore it from its backup"
+            )
         if any(entry.get("round") == spec.round for entry in joined):
             raise PeerFault(
                 "second-spec", f"I joined round {spec.round} of {spec.task} under another spec or sent it already"

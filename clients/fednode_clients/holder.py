@@ -7,7 +7,7 @@ forgets nothing.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_key_request, read_roster, read_spec
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
@@ -125,7 +125,7 @@ class Holder:
         if body is None:
             body = self._answer(known, spec, heads, request)
             self.folder.record(opening.entry())
-            self.folder.put(f"answer/{spec.task}", opening.request + opening.roster + body)
+            self.folder.put(f"answer/{spec.task}", _label(spec.round) + opening.request + opening.roster + body)
             if known.scheme.boxed:
                 self._room.forget(spec)
         about = {"point": known.me.point, "roster": opening.roster.hex(), "request": opening.request.hex()}
@@ -151,11 +151,16 @@ class Holder:
 
     def _earlier(self, opening: _Opening) -> bytes | None:
         """The bytes of the same answer given before, or None if the round was never opened."""
-        for entry in self._opened(opening.task):
+        kept = self.folder.get(f"answer/{opening.task}") or b""
+        opened = self._opened(opening.task)
+        if kept and int.from_bytes(kept[:8], "little") not in [entry.get("round") for entry in opened]:
+            raise StoreError(
+                f"the record of {self.folder.path} does not hold what was answered; restore it from its backup"
+            )
+        for entry in opened:
             if entry.get("round") == opening.round:
-                kept = self.folder.get(f"answer/{opening.task}")
-                if entry == opening.entry() and kept is not None and kept[:64] == opening.request + opening.roster:
-                    return kept[64:]
+                if entry == opening.entry() and kept[:72] == _label(opening.round) + opening.request + opening.roster:
+                    return kept[72:]
                 raise PeerFault(
                     "already-opened", f"round {opening.round} of {opening.task} was opened before, once is all there is"
                 )
@@ -176,3 +181,7 @@ class Holder:
         if task not in self._known:
             self._known[task] = recalled_task(self.folder, self._schemes, task)
         return self._known[task]
+
+
+def _label(round_number: int) -> bytes:
+    return round_number.to_bytes(8, "little")

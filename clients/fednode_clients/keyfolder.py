@@ -74,6 +74,11 @@ class KeyFolder:
         """
         file = path / "identity.json"
         try:
+            for place in (path, path / "enrolment.pub"):
+                if place.exists() and place.stat().st_mode & 0o022:
+                    raise ConfigError(
+                        f"others can write to {place}, so whom to trust is theirs to say; run chmod go-w on it"
+                    )
             if file.stat().st_mode & 0o077:
                 raise ConfigError(
                     f"{file} is readable by others; run chmod 600 on it and ask whether the keys are still secret"

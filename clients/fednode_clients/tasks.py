@@ -14,6 +14,8 @@ from fednode_crypto import CryptoError, KeyedScheme, SumScheme, WrongParameters
 from fednode_crypto.scheme import JointKey
 
 _MAX_PARTS = 64
+_LARGEST_COHORT_FILE = 1 << 25
+_LARGEST_PAYLOAD = 1 << 30
 Schemes = Callable[[str], SumScheme]
 """The secure sum of a name; raises `WrongParameters` for a name it does not know."""
 
@@ -52,7 +54,11 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
 
     Raises `PeerFault`: "malformed", "unknown-cohort", or "not-enrolled" if the cohort has other keys under this name.
     """
+    if len(parts.get("cohort", b"")) > _LARGEST_COHORT_FILE:
+        raise PeerFault("oversize", f"a cohort of {len(parts['cohort'])} bytes, {_LARGEST_COHORT_FILE} are my most")
     card = TaskCard.from_parts(task, parts)
+    if card.sum_params.payload_bytes > _LARGEST_PAYLOAD:
+        raise PeerFault("oversize", f"updates of {card.sum_params.payload_bytes} bytes, {_LARGEST_PAYLOAD} are my most")
     card.cohort.verified(folder.enrolment_key)
     me = card.cohort.member(folder.name)
     if me != folder.member(me.role, me.point):

@@ -1,10 +1,12 @@
 """A run in one process: a folder, a log, keys that live as long as the run, the grid, the report."""
 
 import logging
+import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,9 @@ from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
 PHASES = ("reading the data", "making keys", "making features", "meeting the members")
 FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
+
+
+_KEYS = "fednode-keys-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,17 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
     session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
-    with logging_to(folder / "run.log"), tempfile.TemporaryDirectory(prefix="fednode-keys-") as keys:
+    sweep_orphaned_keys()
+    with logging_to(folder / "run.log"), tempfile.TemporaryDirectory(prefix=f"{_KEYS}{os.getpid()}-") as keys:
         return conclude(session, lambda: _execute(session, Path(keys), inside))
+
+
+def sweep_orphaned_keys() -> None:
+    """Remove key folders of runs that were killed before they could: of this user, and of processes that are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_KEYS}*"):
+        process = folder.name.removeprefix(_KEYS).partition("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and folder.lstat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunResult:
@@ -127,11 +141,22 @@ def make_run_folder(settings: RunSettings, clock: Clock) -> tuple[str, Path]:
     return run_id, folder
 
 
+class _QuietFileHandler(logging.FileHandler):
+    """A log that a full disk silences: the run's own error is told, not the log's."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        del record
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
     """Send what FedNode logs to the run's own file, and nothing of it to the terminal. Raises `StoreError`."""
     try:
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = _QuietFileHandler(path, encoding="utf-8")
     except OSError as error:
         raise StoreError(f"could not write {path}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

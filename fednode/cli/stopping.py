@@ -1,4 +1,4 @@
-"""Ctrl-C: the first asks the run to end its round, the second aborts."""
+"""Ctrl-C: the first asks the run to end its round, the second aborts. SIGTERM and SIGHUP ask, too."""
 
 import contextlib
 import signal
@@ -29,8 +29,17 @@ def stop_on_interrupt(stop: StopFlag, say: Callable[[str], None]) -> Iterator[No
         with contextlib.suppress(RuntimeError):
             say(NOTICE)
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    def on_ending(_number: int, _frame: FrameType | None) -> None:
+        # whoever ends the process wants it to end once: the round is ended, reports are written, keys are removed
+        stop.stop()
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, on_interrupt),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, on_ending),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, on_ending),
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -163,7 +163,7 @@ def shifted(answer: bytes, by: int) -> bytes:
 
 
 def test_a_holder_that_moves_the_sum_is_not_believed_and_nobody_else_is_blamed() -> None:
-    """A multiple of q / t in an answer leaves the residual small: it shows only since the other answers contradict it."""
+    """A multiple of q / t in an answer leaves the residual small: it shows since the other answers contradict it."""
     # no room is left unused, since a number that stands where there is room would be noticed
     params = plan("bfv", Demand(dimension=6 * 8_192, summands=2, value_bound=600_000, holders=5, threshold=4))
     everyone = keyed(BFV, params)

@@ -12,8 +12,8 @@ from fednode.assemble.planning import plan_run
 from fednode.assemble.running import Inside, RunResult, run_inproc
 from fednode.clock import SystemClock
 from fednode.errors import (
-    ConfigError,
     BudgetExhausted,
+    ConfigError,
     Interrupted,
     OpeningRejected,
     StoreError,

@@ -35,12 +35,12 @@ def test_a_run_goes_on_whatever_single_members_do(tmp_path):
     assert one["lost"] == [] and one["holders_silent"] == []
     assert one["survivors"] == [f"client-{n}" for n in (3, 4, 5, 6, 7)]
     assert named(two["rejected"]) == {"client-5": "another-round"} and two["lost"] == ["client-4"]
-    assert two["holders_silent"] == ["holder-2 (no-answer)"]
+    assert two["holders_silent"] == ["holder-2 (no-key)"]
     assert two["holders_answered"] == ["holder-1", "holder-3"]
     assert three["lost"] == ["client-4", "client-6", "client-7"] and len(three["survivors"]) == 4
     assert any("injected on purpose" in text for text in report["deviations"])
     page = (result.folder / "report.html").read_text()
-    assert all(text in page for text in ("client-5", "another-round", "holder-2", "no-answer"))
+    assert all(text in page for text in ("client-5", "another-round", "holder-2", "no-key"))
 
 
 def test_a_lying_holder_is_left_out_and_named(tmp_path):

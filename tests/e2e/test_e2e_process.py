@@ -49,7 +49,7 @@ def test_a_run_that_fails_says_why_in_one_sentence(tmp_path):
     check_sentence(done.stderr, "1 of 3 holders gave a key for round 1 and 2 are needed")
     assert "Traceback" not in done.stdout and "report.html" in done.stdout
     run = only_run(tmp_path)
-    assert report_of(run)["outcome"] == "too-few-holders" and spent_in(run) == 1
+    assert report_of(run)["outcome"] == "too-few-holders" and spent_in(run) == 0
     names = {path.name for path in run.iterdir()}
     assert names == {"report.html", "report.json", "ledger.jsonl", "run.log", "config.toml"}
     assert "Traceback" not in (run / "run.log").read_text()

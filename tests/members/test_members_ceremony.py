@@ -269,7 +269,7 @@ def test_a_second_key_for_the_same_task(kit, tmp_path):
     parts = published(kit)
     take(kit, parts)
     for name in kit.size.holder_names:
-        for kept in ("key-card", "key-heads", "key-secret", "task", "task-key", "share"):
+        for kept in ("key-card", "key-heads", "key-secret", "task", "task-key", "share", "answer"):
             kit.folder(name).drop(f"{kept}/{TASK}")
         (kit.root / "keys" / name / "record.jsonl").unlink()
         kit.restart(name)

@@ -91,7 +91,8 @@ def test_a_new_round_is_a_new_update(desk):
 
 
 @pytest.mark.parametrize(
-    "change", [{"clip": 0.5}, {"local_variance": 1 << 17}, {"assumed_colluders": 0}, {"deadline": 1.0}, {"divisor": 3.0}]
+    "change",
+    [{"clip": 0.5}, {"local_variance": 1 << 17}, {"assumed_colluders": 0}, {"deadline": 1.0}, {"divisor": 3.0}],
 )
 def test_a_second_spec_for_a_round(desk, change):
     desk.join(desk.spec())

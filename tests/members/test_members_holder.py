@@ -220,7 +220,7 @@ def test_a_floor_that_no_cohort_can_reach_is_no_promise_of_noise(tmp_path):
 
 
 def test_the_floor_of_noise_counts_what_rounding_adds(tmp_path):
-    """On a coarse grid one record moves the rounded sum by much more than the clip, and that is what the ledger charges."""
+    """On a coarse grid one record moves the rounded sum by much more than the clip: the ledger charges that."""
     spec = Desk(tmp_path).spec()
     coarse = replace(spec.terms, grid_bits=0, local_variance=1)
     assert coarse.noise_multiplier(10_000) < 0.02 < 0.5 < coarse.noise_multiplier()
