@@ -1,6 +1,7 @@
 """What a run tells whoever watches it, and how it is asked to stop: no terminal, no signal, no Flower here."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -68,6 +69,38 @@ class SilentObserver:
 
     def finished(self) -> None:
         """Say nothing."""
+
+
+class Unfailing:
+    """An observer around another whose failure to say something is nobody's failure: a closed pipe ends no run."""
+
+    def __init__(self, inner: Observer) -> None:
+        self._inner = inner
+
+    def writing_to(self, folder: Path) -> None:
+        """Pass it on if somebody can hear it."""
+        with suppress(OSError):
+            self._inner.writing_to(folder)
+
+    def started(self, rounds: int, phases: Sequence[str]) -> None:
+        """Pass it on if somebody can hear it."""
+        with suppress(OSError):
+            self._inner.started(rounds, phases)
+
+    def phase(self, text: str) -> None:
+        """Pass it on if somebody can hear it."""
+        with suppress(OSError):
+            self._inner.phase(text)
+
+    def round_done(self, progress: RoundProgress) -> None:
+        """Pass it on if somebody can hear it."""
+        with suppress(OSError):
+            self._inner.round_done(progress)
+
+    def finished(self) -> None:
+        """Pass it on if somebody can hear it."""
+        with suppress(OSError):
+            self._inner.finished()
 
 
 class StopFlag:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fednode.observer import Observer, StopFlag
+from fednode.observer import Observer, StopFlag, Unfailing
 from fednode.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def run(settings: RunSettings, observer: Observer, stop: StopFlag) -> "RunResult
     if settings.engine == "flower":
         from fednode.assemble.flower_engine import run_on_flower
 
-        return run_on_flower(settings, observer, stop)
-    return run_inproc(settings, observer, stop)
+        return run_on_flower(settings, Unfailing(observer), stop)
+    return run_inproc(settings, Unfailing(observer), stop)
 
 
 def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:

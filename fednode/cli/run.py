@@ -56,8 +56,16 @@ def _show_plan(settings: RunSettings) -> None:
         typer.echo(line)
 
 
+class _LastingConsole(Console):
+    """A console whose reader may leave (`| head`): rich would end the process, in the middle of a round."""
+
+    def on_broken_pipe(self) -> None:
+        """Say the rest to nobody."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(settings: RunSettings) -> None:
-    watcher = watcher_for(Console(file=sys.stdout))
+    watcher = watcher_for(_LastingConsole(file=sys.stdout))
     stop = StopFlag()
     try:
         with watcher, stop_on_interrupt(stop, watcher.say):

@@ -96,3 +96,13 @@ def test_control_c_ends_the_round_and_keeps_everything(tmp_path):
     released = sum(entry["outcome"] == "released" for entry in report["rounds"])
     assert report["outcome"] == "stopped" and 2 <= released < 400 and spent_in(run) == released
     assert (run / "model.safetensors").stat().st_size > 0
+
+
+def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
+    arguments, how = command(tmp_path)
+    with subprocess.Popen(arguments, **how) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
+    assert report_of(only_run(tmp_path))["outcome"] == "finished"
