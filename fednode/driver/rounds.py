@@ -185,6 +185,10 @@ class RoundRun:
         except PeerFault as fault:
             self._silence(reply.sender, point, fault)
             return
+        if struck:
+            log.warning(
+                "round %d: %s could not open the boxes of %d clients", self._spec.round, reply.sender, len(struck)
+            )
         self._handle(Checked(point, struck))
 
     def _silence(self, holder: str, point: int, fault: PeerFault) -> None:

@@ -50,8 +50,16 @@ class Head:
         )
 
     def is_update(self, topic: "Topic") -> bool:
-        """Whether this heads an update for exactly this task, round and spec: the one rule of node and holders."""
-        return (self.kind, self.task, self.round, self.spec) == ("update", topic.task, topic.round, topic.spec)
+        """Whether this heads an update for exactly this task, round and spec: the one rule of node and holders.
+
+        An update says nothing of itself but what is attached: a head is passed on to every holder, so it stays small.
+        """
+        return set(self.about) <= {_ATTACHED} and (self.kind, self.task, self.round, self.spec) == (
+            "update",
+            topic.task,
+            topic.round,
+            topic.spec,
+        )
 
     def attached(self) -> dict[str, bytes]:
         """The SHA-256 of each attachment, by name. Raises `PeerFault("malformed")`."""

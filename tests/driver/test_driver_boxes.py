@@ -8,7 +8,7 @@ from kit.cohort import FakeCohort, Size, opened_sum
 from fednode.driver.channel import Request
 from fednode.driver.driver import Driver
 from fednode.errors import PeerFault, StoreError, TooFewHolders
-from fednode.protocol.envelope import Envelope
+from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import frame_kind, key_request, read_roster, read_spec, roster_part, spec_frame
 from fednode.wire import join_parts, split_parts
 
@@ -274,3 +274,19 @@ def test_a_driver_of_a_boxed_scheme_needs_no_ceremony(cohort):
     assert frame_kind(key_request(kit.TASK, 1)) == "box-key"
     with pytest.raises(StoreError, match="version 9"):
         driver._node.parameters.read(9)
+
+
+def test_an_update_that_says_more_than_what_is_attached_is_not_passed_on(cohort):
+    """A head goes to every holder in every roster: what it carries beside the hashes would be carried by all."""
+
+    def talking(cohort, name, request):
+        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
+        about = {**told.head.about, "more": "x" * 1_000}
+        topic = Topic(told.head.task, told.head.round, told.head.spec)
+        signed = cohort.folder(name).signer.write("update", topic, told.body, about).signed
+        return [Envelope(signed, told.body, told.attached).to_bytes()]
+
+    cohort.tell("client-1", talking)
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome, {"client-1"})
+    assert outcome.rejected == (("client-1", "another-round"),)
