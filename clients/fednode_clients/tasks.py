@@ -8,7 +8,7 @@ from fednode.errors import PeerFault
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.requests import KeyParts, TaskCard, read_ask
 from fednode.protocol.spec import RoundSpec
-from fednode.wire import digest, join_parts, split_parts
+from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder import KeyFolder
 from fednode_crypto import CryptoError, KeyedScheme, SumScheme, WrongParameters
 from fednode_crypto.scheme import JointKey
@@ -46,7 +46,7 @@ class KnownTask:
 
 def key_context(card: TaskCard) -> bytes:
     """What the joint key is bound to: this task and this cohort."""
-    return digest("joint-key", card.task.encode("utf-8"), card.cohort.digest())
+    return card.key_context()
 
 
 def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tuple[TaskCard, Member]:

@@ -13,8 +13,8 @@ from fednode.optimiser import ServerOptimiser
 from fednode.privacy import DiscreteGaussianSum, Ledger, Receipt
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import Layout
+from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import Terms
-from fednode.wire import digest
 from fednode_crypto import SumParams, SumScheme
 
 
@@ -32,8 +32,8 @@ class Task:
     failure: float
 
     def key_context(self) -> bytes:
-        """32 bytes that the joint key is bound to: this task and this cohort, and no other."""
-        return digest("joint-key", self.name.encode("utf-8"), self.cohort.digest())
+        """What the joint key is bound to, as `TaskCard.key_context` says it."""
+        return TaskCard(self.name, self.cohort, self.sum_params).key_context()
 
     def event(self, survivors: int) -> DiscreteGaussianSum:
         """What opening a sum of `survivors` updates releases: only honest survivors' noise counts."""

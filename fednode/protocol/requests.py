@@ -40,6 +40,10 @@ class TaskCard:
     cohort: Cohort
     sum_params: SumParams
 
+    def key_context(self) -> bytes:
+        """32 bytes that the joint key is bound to: this task and this cohort, for node and members alike."""
+        return digest("joint-key", self.task.encode("utf-8"), self.cohort.digest())
+
     def parts(self) -> dict[str, bytes]:
         """The card as named bytes."""
         return {"cohort": self.cohort.to_bytes(), "params": canonical(self.sum_params.to_dict())}
