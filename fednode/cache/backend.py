@@ -1,13 +1,14 @@
-"""What every cache backend promises, in five verbs over `str -> bytes`.
+"""What every cache backend promises, over `str -> Value`.
 
-Nothing here shows how a backend evicts or how much it holds: callers only see a miss, or a refusal.
-`tests/kit/backend.py` is the conformance kit that each backend passes.
+Nothing here shows how a backend evicts: callers only see a miss, or a refusal.
+`tests/kit/backend.py` is the conformance kit that each backend and each wrapper passes.
 """
 
 import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from fednode.errors import ConfigError, StoreError
 
@@ -19,7 +20,13 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""What `get` answers when nothing is stored: different from every value, the empty one too."""
+"""What `get` answers when nothing is stored: different from every value, None and the empty one too."""
+
+Value: TypeAlias = object
+"""None, bool, int, float, str, bytes, a numpy array, a torch tensor, or a list, tuple or str-keyed dict of these.
+
+`fednode.cache.values` says so in code: it refuses anything else, and keeps what is stored out of its callers' reach.
+"""
 
 
 class StoreFull(StoreError):
@@ -68,19 +75,54 @@ def check_ttl(ttl: float | None) -> None:
         raise ValueError(f"a time to live of {ttl} s means nothing; give seconds above 0, or None for no expiry")
 
 
-class CacheBackend(Protocol):
-    """Bytes by key until they expire. Safe to call from several threads; every call is atomic."""
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a backend holds right now, not yet swept entries included, and what has happened since it was made."""
 
-    def get(self, key: str) -> bytes | Missing:
-        """The value last set and not expired, or `MISSING`. Reading never extends a life."""
+    entries: int
+    bytes: int
+    pinned_entries: int = 0
+    pinned_bytes: int = 0
+    evictions: int = 0
+    expiries: int = 0
+    refusals: int = 0
+    """Sets and pins that found no room, or were over the limit for one value."""
+    damaged: int = 0
+    """Values that were not what was stored, or were half there: each was a miss."""
+
+
+class CacheBackend(Protocol):
+    """Values by key until they expire. Safe to call from several threads; every call on one key is atomic."""
+
+    def get(self, key: str) -> Value | Missing:
+        """The value last set and not expired, or `MISSING`. Reading never extends a life.
+
+        What comes out is immutable, a read-only view or a copy: nothing a caller does to it reaches the store.
+        """
         ...
 
-    def set(self, key: str, value: bytes, ttl: float | None) -> None:
-        """Store `value` for `ttl` seconds (None: no expiry); an older value and its expiry are replaced.
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """Those of `keys` that `get` would find, with their values, in the order asked."""
+        ...
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
+        """Store `value` for `ttl` seconds (None: no expiry); an older value, its expiry and its pin are replaced.
 
         Every limit holds when this returns, and `key` is there. Raises `TooLarge` for one value over its limit,
-        `StoreFull` where a backend that keeps what it has finds no room, `ValueError` for a `ttl` that is not a finite
-        number above 0; an older value under `key` is then untouched.
+        `StoreFull` where pinned entries leave no room or the backend keeps all it has, `TypeError` for what is no
+        `Value`, `ValueError` for a `ttl` that is not a finite number above 0; an older value under `key` is then
+        untouched.
+        """
+        ...
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """`set` for each item in order; the first refusal is raised and ends it, what was stored before stays."""
+        ...
+
+    def pin(self, key: str, value: Value) -> None:
+        """Store `value` without expiry where no eviction reaches it, until `delete`, `clear` or the next `set`.
+
+        Unpinned entries make way. Pinned ones never do: raises `StoreFull` once they leave no room, and as `set` else.
         """
         ...
 
@@ -93,5 +135,13 @@ class CacheBackend(Protocol):
         ...
 
     def sweep(self) -> int:
-        """Free what has expired; the number of entries freed."""
+        """Free what has expired; the number of entries freed. No work for what has not."""
+        ...
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """The keys that begin with `prefix` and have not expired, in no order, as of some moment during the call."""
+        ...
+
+    def usage(self) -> Usage:
+        """Entries, bytes and counts so far."""
         ...

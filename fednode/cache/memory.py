@@ -1,165 +1,171 @@
-"""A cache in this process's memory: a hash index in access order, and a heap of expiries."""
+"""A cache in this process's memory: shards, each with a lock of its own, and values that no caller can reach."""
 
-import heapq
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from enum import Enum
 from threading import Lock
+from typing import Final
 
-from fednode.cache.backend import MISSING, Limits, Missing, StoreFull, TooLarge, check_ttl
+from fednode.cache.backend import MISSING, Limits, Missing, TooLarge, Usage, Value, check_ttl
+from fednode.cache.owned import freeze, hand_out
+from fednode.cache.policies import PolicyMaker, policy_maker
+from fednode.cache.shard import Entry, Shard, find_many
 from fednode.clock import Clock
+from fednode.errors import ConfigError
 
-_SLACK = 64
-"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each live one."""
+_MOST_SHARDS: Final = 8
+_ENTRIES_PER_SHARD: Final = 1_024
+_VALUES_PER_SHARD: Final = 64
+"""Largest values that a shard must have room for: otherwise one shard is full while the next is empty."""
 
 
 class WhenFull(Enum):
     """What a backend does with a value that finds no room. Expired entries make room under both."""
 
     EVICT = "evict"
-    """Forget the least recently used entries, never the one just written: for what can be had again."""
+    """Forget what the policy chooses, never the entry just written: for what can be had again."""
     REFUSE = "refuse"
     """Raise `StoreFull` and keep all it has: for what nobody else has. So every entry is pinned until it is deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a backend holds right now, expired entries that were not swept yet included."""
-
-    entries: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    value: bytes
-    expires_at: float | None
-    generation: int
-
-    def expired(self, now: float) -> bool:
-        return self.expires_at is not None and self.expires_at <= now
-
-
 class MemoryBackend:
-    """A `CacheBackend` in a dict: absolute monotonic expiry, lazy delete on `get`, three limits true after every `set`.
+    """A `CacheBackend` in dicts: absolute monotonic expiry, lazy delete on `get`, three limits true after every `set`.
 
-    Values are immutable bytes, so what a caller does to a buffer it handed in, or got out, cannot reach the store.
-    One plain mutex guards the index; a buffer is copied before it is taken.
+    `policy` is a name of `fednode.cache.policies` or makes one. A key lives in the shard that its hash says, and each
+    shard has its part of the limits, so the parts add up to exactly what is allowed. `shards` (None: as many as leave
+    each a large part; 1 under `WhenFull.REFUSE`) is 1 for a store that pins up to its limits: with more, one shard may
+    be full of pins while others have room. Copies are made outside the locks.
     """
 
-    def __init__(self, clock: Clock, limits: Limits, when_full: WhenFull = WhenFull.EVICT) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        when_full: WhenFull = WhenFull.EVICT,
+        policy: str | PolicyMaker = "adaptive",
+        shards: int | None = None,
+    ) -> None:
+        refuses = when_full is WhenFull.REFUSE
+        count = (1 if refuses else _shards_for(limits)) if shards is None else shards
+        make = policy_maker(policy) if isinstance(policy, str) else policy
+        self._now = clock.now
         self._limits = limits
-        self._when_full = when_full
-        self._lock = Lock()
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._expiries: list[tuple[float, int, str]] = []
-        self._bytes = 0
-        self._mortal = 0
-        self._generation = 0
+        self._shards = [Shard(part, make, refuses=refuses) for part in _parts(limits, count)]
+        self._count = count
+        self._tuning = Lock()
 
-    def get(self, key: str) -> bytes | Missing:
+    @property
+    def limits(self) -> Limits:
+        """The limits as they are now."""
+        return self._limits
+
+    @property
+    def shards(self) -> int:
+        """How many parts the limits are divided over."""
+        return self._count
+
+    def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return MISSING
-            if entry.expired(self._clock.now()):
-                self._remove(key)
-                return MISSING
-            self._entries.move_to_end(key)
-            return entry.value
+        entry = self._shards[hash(key) % self._count].find(key, self._now())
+        if entry is None:
+            return MISSING
+        return entry.content if entry.plain else hand_out(entry.content)
 
-    def set(self, key: str, value: bytes, ttl: float | None) -> None:
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """Those of `keys` that `get` would find, in the order asked; one lock a shard and one reading of the clock."""
+        # the caller's iterable may be slow: it is read before a lock is taken
+        found = find_many(self._shards, tuple(keys), self._now())
+        return {entry.key: entry.content if entry.plain else hand_out(entry.content) for entry in found}
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
         """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it."""
-        check_ttl(ttl)
-        # through memoryview: bytes(3) would quietly be three zero bytes
-        owned = value if type(value) is bytes else bytes(memoryview(value))
-        if len(owned) > self._limits.value_bytes:
-            raise TooLarge(len(owned), self._limits.value_bytes)
-        with self._lock:
-            now = self._clock.now()
-            self._make_room(key, len(owned), now)
-            self._insert(key, owned, None if ttl is None else now + ttl)
+        if ttl is not None:
+            check_ttl(ttl)
+        shard = self._shards[hash(key) % self._count]
+        entry = self._entry(shard, key, value)
+        now = self._now()
+        if ttl is not None:
+            entry.expires_at = now + ttl
+        shard.put(entry, now)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """`set` for each item in order, up to the first refusal."""
+        for key, value in items.items():
+            self.set(key, value, ttl)
+
+    def pin(self, key: str, value: Value) -> None:
+        """Store `value` where no eviction reaches it, as `CacheBackend.pin` promises it."""
+        shard = self._shards[hash(key) % self._count]
+        entry = self._entry(shard, key, value)
+        entry.pinned = True
+        shard.put(entry, self._now())
 
     def delete(self, key: str) -> bool:
         """Forget `key`; True if it was there and had not expired."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return False
-            self._remove(key)
-            return not entry.expired(self._clock.now())
+        return self._shards[hash(key) % self._count].delete(key, self._now())
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._lock:
-            self._entries.clear()
-            self._expiries.clear()
-            self._bytes = self._mortal = 0
+        for shard in self._shards:
+            shard.clear()
 
     def sweep(self) -> int:
-        """Free what has expired; the number of entries freed. Looks at nothing else."""
-        with self._lock:
-            return self._sweep(self._clock.now())
+        """Free what has expired; the number of entries freed. Of the rest it looks at one heap's head a shard."""
+        now = self._now()
+        return sum(shard.sweep(now) for shard in self._shards)
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """The keys that begin with `prefix` and have not expired; each shard as it was at one moment of the call."""
+        now = self._now()
+        return iter([key for shard in self._shards for key in shard.keys(prefix, now)])
 
     def usage(self) -> Usage:
-        """Entries and bytes held right now."""
-        with self._lock:
-            return Usage(len(self._entries), self._bytes)
+        """Entries, bytes and counts so far, over all shards."""
+        each = [shard.usage() for shard in self._shards]
+        return Usage(*(sum(getattr(one, field.name) for one in each) for field in fields(Usage)))
 
-    def _make_room(self, key: str, size: int, now: float) -> None:
-        if self._fits(key, size):
-            return
-        self._sweep(now)
-        if self._when_full is WhenFull.REFUSE:
-            if not self._fits(key, size):
-                raise StoreFull(
-                    f"no room for {size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
-                    f"{self._bytes} of {self._limits.total_bytes} bytes are in use; try again later or raise the limits"
-                )
-            return
-        # the old value goes first: `key` is then no candidate, and its bytes are not counted twice
-        if key in self._entries:
-            self._remove(key)
-        while not self._fits(key, size):
-            self._remove(next(iter(self._entries)))
+    def tune(self, limits: Limits | None = None, batch: int | None = None) -> None:
+        """Change the limits, and how many candidates the policy chooses a victim from, while the cache is in use.
 
-    def _fits(self, key: str, size: int) -> bool:
-        old = self._entries.get(key)
-        entries = len(self._entries) + (old is None)
-        total = self._bytes + size - (0 if old is None else len(old.value))
-        return entries <= self._limits.entries and total <= self._limits.total_bytes
+        Lower limits evict at once; pinned entries stay, and new ones are refused until there is room. Under
+        `WhenFull.REFUSE` nothing goes. Raises `ConfigError` for a batch under 1, or limits too low for the shards.
+        """
+        if batch is not None and batch < 1:
+            raise ConfigError(f"an eviction batch of {batch} has no candidate; use 1 or more")
+        wanted = self._limits if limits is None else limits
+        parts = _parts(wanted, self._count)
+        with self._tuning:
+            self._limits = wanted
+            for shard, part in zip(self._shards, parts, strict=True):
+                shard.tune(part, batch, self._now())
 
-    def _insert(self, key: str, value: bytes, expires_at: float | None) -> None:
-        if key in self._entries:
-            self._remove(key)
-        self._generation += 1
-        self._entries[key] = _Entry(value, expires_at, self._generation)
-        self._bytes += len(value)
-        if expires_at is not None:
-            self._mortal += 1
-            heapq.heappush(self._expiries, (expires_at, self._generation, key))
-            self._compact()
+    def _entry(self, shard: Shard, key: str, value: Value) -> Entry:
+        """What is stored of `value`: without expiry, without a pin."""
+        most = self._limits.value_bytes
+        if type(value) is bytes and len(value) <= most:
+            return Entry(key, value, len(value), plain=True)
+        try:
+            content, size, plain = freeze(value, most)
+        except TooLarge:
+            shard.refused()
+            raise
+        return Entry(key, content, size, plain=plain)
 
-    def _remove(self, key: str) -> None:
-        entry = self._entries.pop(key)
-        self._bytes -= len(entry.value)
-        self._mortal -= entry.expires_at is not None
 
-    def _sweep(self, now: float) -> int:
-        freed = 0
-        while self._expiries and self._expiries[0][0] <= now:
-            _, generation, key = heapq.heappop(self._expiries)
-            entry = self._entries.get(key)
-            # an overwritten key left an item behind that speaks of an older value
-            if entry is not None and entry.generation == generation:
-                self._remove(key)
-                freed += 1
-        return freed
+def _shards_for(limits: Limits) -> int:
+    by_bytes = limits.total_bytes // (_VALUES_PER_SHARD * limits.value_bytes)
+    return max(1, min(_MOST_SHARDS, limits.entries // _ENTRIES_PER_SHARD, by_bytes))
 
-    def _compact(self) -> None:
-        if len(self._expiries) <= 2 * self._mortal + _SLACK:
-            return
-        self._expiries = [(e.expires_at, e.generation, k) for k, e in self._entries.items() if e.expires_at is not None]
-        heapq.heapify(self._expiries)
+
+def _parts(limits: Limits, count: int) -> list[Limits]:
+    """`limits` divided over `count` shards, so that the parts add up to them."""
+    if not 1 <= count <= limits.entries or limits.value_bytes > limits.total_bytes // count:
+        raise ConfigError(
+            f"{limits.entries} entries, {limits.total_bytes} bytes and values of {limits.value_bytes} bytes cannot be "
+            f"divided over {count} shards; raise the limits, lower value_bytes, or use fewer shards"
+        )
+    entries, total = divmod(limits.entries, count), divmod(limits.total_bytes, count)
+    return [
+        Limits(entries[0] + (number < entries[1]), total[0] + (number < total[1]), limits.value_bytes)
+        for number in range(count)
+    ]

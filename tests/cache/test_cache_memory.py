@@ -1,13 +1,20 @@
-"""`MemoryBackend`: the kit under both policies, limits, order of eviction, a state machine against a dict."""
+"""`MemoryBackend`: the kit and the random walk under every policy, limits, pins, what goes first, tuning."""
 
+import sys
+import threading
+import weakref
+from typing import Any, ClassVar
+
+import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from kit.backend import BackendKit
+from kit.backend_machine import TIGHT, BackendMachine
 from kit.clocks import FakeClock
 
-from fednode.cache import MISSING, Limits, MemoryBackend, StoreFull, Usage, WhenFull
+from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend, StoreFull, TooLarge, Usage, WhenFull
+from fednode.cache.policies import POLICIES
 from fednode.errors import ConfigError
 
 SMALL = Limits(entries=3, total_bytes=10, value_bytes=6)
@@ -23,33 +30,108 @@ class TestRefusingMemory(BackendKit):
         return MemoryBackend(clock, limits, WhenFull.REFUSE)
 
 
+class TestShardedMemory(BackendKit):
+    def make(self, clock: FakeClock, limits: Limits) -> MemoryBackend:
+        # what has limits of its own is divided where a value still fits a part
+        return MemoryBackend(clock, limits, shards=4 if limits.value_bytes * 16 <= limits.total_bytes else 1)
+
+
+class MemoryMachine(BackendMachine):
+    policy: ClassVar[str] = "adaptive"
+
+    def make(self, clock: FakeClock, limits: Limits) -> CacheBackend:
+        return MemoryBackend(clock, limits, WhenFull.EVICT if self.evicts else WhenFull.REFUSE, self.policy)
+
+
+class WideMachine(MemoryMachine):
+    def make(self, clock: FakeClock, limits: Limits) -> CacheBackend:
+        return MemoryBackend(clock, limits, shards=8)
+
+
+class RefusingMachine(MemoryMachine):
+    limits, evicts = TIGHT, False
+
+
+class LruMachine(MemoryMachine):
+    limits, policy = TIGHT, "lru"
+
+
+class LfuMachine(MemoryMachine):
+    limits, policy = TIGHT, "lfu"
+
+
+class HybridMachine(MemoryMachine):
+    limits, policy = TIGHT, "hybrid"
+
+
+class AdaptiveMachine(MemoryMachine):
+    limits, policy = TIGHT, "adaptive"
+
+
+class S3FifoMachine(MemoryMachine):
+    limits, policy = TIGHT, "s3fifo"
+
+
+TestWide, TestRefusing, TestLru = WideMachine.TestCase, RefusingMachine.TestCase, LruMachine.TestCase
+TestLfu, TestHybrid = LfuMachine.TestCase, HybridMachine.TestCase
+TestAdaptive, TestS3Fifo = AdaptiveMachine.TestCase, S3FifoMachine.TestCase
+for case in (TestWide, TestRefusing, TestLru, TestLfu, TestHybrid, TestAdaptive, TestS3Fifo):
+    case.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+del case
+
+
 @pytest.mark.parametrize("limits", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 5, 6), (-1, 1, 1)])
 def test_limits_that_cannot_work_are_refused(limits: tuple[int, int, int]) -> None:
     with pytest.raises(ConfigError, match="cache limit"):
         Limits(*limits)
 
 
-def test_the_least_recently_used_entry_goes_first() -> None:
-    backend = MemoryBackend(FakeClock(), SMALL)
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60), st.booleans()), max_size=120))
+def test_limits_hold_after_every_set(policy: str, sets: list[tuple[int, int, bool]]) -> None:
+    clock = FakeClock()
+    backend = MemoryBackend(clock, Limits(entries=8, total_bytes=200, value_bytes=50), policy=policy, shards=2)
+    for key, size, pinned in sets:
+        clock.sleep(0.5)
+        try:
+            if pinned:
+                backend.pin(str(key), bytes(size))
+            else:
+                backend.set(str(key), bytes(size), 5.0 if key % 3 else None)
+            assert backend.get(str(key)) == bytes(size)
+        except TooLarge:
+            assert size > 50
+        except StoreFull:
+            assert backend.usage().pinned_entries > 0
+        usage = backend.usage()
+        assert usage.entries <= 8 and usage.bytes <= 200
+
+
+def test_strict_lru_evicts_the_least_recently_used() -> None:
+    backend = MemoryBackend(FakeClock(), SMALL, policy="lru")
     for key in "abc":
         backend.set(key, b"1", None)
     backend.get("a")
+    backend.get_many("ab")
     backend.set("d", b"1", None)
-    assert [key for key in "abcd" if backend.get(key) is not MISSING] == ["a", "c", "d"]
+    assert sorted(backend.keys()) == ["a", "b", "d"]
+    assert backend.usage().evictions == 1
 
 
-def test_the_key_just_written_is_never_the_victim() -> None:
-    backend = MemoryBackend(FakeClock(), SMALL)
-    backend.set("a", b"1", None)
-    backend.set("b", b"123456", None)
-    backend.set("a", b"123456", None)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_key_just_written_is_never_the_victim(policy: str) -> None:
+    backend = MemoryBackend(FakeClock(), SMALL, policy=policy)
+    for key in ("a", "b", "a"):
+        backend.set(key, b"123456", None)
     assert (backend.get("a"), backend.get("b")) == (b"123456", MISSING)
-    assert backend.usage() == Usage(1, 6)
+    assert (backend.usage().entries, backend.usage().bytes) == (1, 6)
 
 
-def test_an_expired_entry_makes_room_before_a_live_one() -> None:
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_expired_entry_makes_room_before_a_live_one(policy: str) -> None:
     clock = FakeClock()
-    backend = MemoryBackend(clock, SMALL)
+    backend = MemoryBackend(clock, SMALL, policy=policy)
     backend.set("live", b"1", None)
     backend.set("dead", b"1", 1.0)
     backend.set("late", b"1", 5.0)
@@ -57,6 +139,49 @@ def test_an_expired_entry_makes_room_before_a_live_one() -> None:
     clock.sleep(2.0)
     backend.set("new", b"1", None)
     assert [backend.get(key) for key in ("live", "dead", "late", "new")] == [b"1", MISSING, b"1", b"1"]
+    assert backend.usage() == Usage(3, 3, evictions=0, expiries=1)
+
+
+def test_capacity_wins_over_a_long_life() -> None:
+    backend = MemoryBackend(FakeClock(), SMALL)
+    for number in range(50):
+        backend.set(str(number), b"1", 1e9)
+    assert (backend.usage().entries, backend.usage().evictions) == (3, 47)
+
+
+def test_overwriting_resets_the_count_of_uses() -> None:
+    backend = MemoryBackend(FakeClock(), SMALL, policy="lfu")
+    for key in "abc":
+        backend.set(key, b"1", None)
+    for _ in range(5):
+        backend.get("a")
+    for key in "bc":
+        backend.get(key)
+    backend.set("a", b"1", None)
+    backend.set("d", b"1", None)
+    assert sorted(backend.keys()) == ["b", "c", "d"]
+
+
+def test_pins_outlive_every_eviction_and_count_in_bytes() -> None:
+    backend = MemoryBackend(FakeClock(), SMALL)
+    backend.pin("pinned", b"123456")
+    for number in range(20):
+        backend.set(str(number), b"12", None)
+    assert backend.get("pinned") == b"123456"
+    assert (backend.usage().bytes, backend.usage().pinned_bytes) == (10, 6)
+    with pytest.raises(StoreFull, match="6 of them pinned"):
+        backend.set("large", b"12345", None)
+    assert backend.usage().bytes == 10
+    assert backend.usage().refusals == 1
+
+
+def test_pins_use_all_the_room_of_one_shard() -> None:
+    backend = MemoryBackend(FakeClock(), Limits(100, 1_000, 100), shards=1)
+    for number in range(10):
+        backend.set(f"other {number}", bytes(100), None)
+    for number in range(10):
+        backend.pin(str(number), bytes(100))
+    assert backend.usage().pinned_bytes == 1_000
 
 
 def test_refusing_keeps_everything_and_says_what_is_in_use() -> None:
@@ -69,14 +194,6 @@ def test_refusing_keeps_everything_and_says_what_is_in_use() -> None:
     with pytest.raises(StoreFull, match="7 of 10 bytes"):
         backend.set("b", b"12345", None)
     assert [backend.get(key) for key in "abcd"] == [b"again", b"b", b"c", MISSING]
-
-
-def test_refusing_counts_an_overwritten_value_once() -> None:
-    backend = MemoryBackend(FakeClock(), SMALL, WhenFull.REFUSE)
-    backend.set("a", b"123456", None)
-    backend.set("b", b"1234", None)
-    backend.set("a", b"654321", None)
-    assert (backend.get("a"), backend.usage()) == (b"654321", Usage(2, 10))
 
 
 def test_refusing_takes_room_from_the_expired() -> None:
@@ -92,88 +209,153 @@ def test_overwriting_for_ever_does_not_grow_the_heap() -> None:
     backend = MemoryBackend(FakeClock(), SMALL)
     for turn in range(5_000):
         backend.set("key", b"%d" % (turn % 9), 1_000.0)
-    assert len(backend._expiries) < 200
+    assert len(backend._shards[0]._expiries) < 200
     assert backend.usage() == Usage(1, 1)
 
 
-class MemoryAgainstDict(RuleBasedStateMachine):
-    """The model: an ordered dict of (value, expiry), oldest use first, searched where the code is clever."""
+def test_a_sweep_looks_only_at_the_head_when_nothing_expired() -> None:
+    class Head(list[Any]):
+        looked: ClassVar[list[object]] = []
 
-    keys = st.sampled_from("abcd")
-    values = st.sampled_from([b"", b"1", b"22", b"4444", b"55555", b"666666"])
-    ttls = st.none() | st.integers(1, 5).map(float)
+        def __getitem__(self, place: Any) -> Any:
+            self.looked.append(place)
+            return super().__getitem__(place)
 
-    @initialize(when_full=st.sampled_from(WhenFull))
-    def start(self, when_full: WhenFull) -> None:
-        self.clock = FakeClock()
-        self.when_full = when_full
-        self.backend = MemoryBackend(self.clock, SMALL, when_full)
-        self.model: dict[str, tuple[bytes, float]] = {}
-
-    def live(self) -> dict[str, tuple[bytes, float]]:
-        return {key: entry for key, entry in self.model.items() if entry[1] > self.clock.now()}
-
-    def fits(self, entries: dict[str, tuple[bytes, float]]) -> bool:
-        return len(entries) <= SMALL.entries and sum(len(value) for value, _ in entries.values()) <= SMALL.total_bytes
-
-    @rule(key=keys, value=values)
-    def keep(self, key: str, value: bytes) -> None:
-        self.set_and_compare(key, value, None)
-
-    @rule(key=keys, value=values, ttl=ttls)
-    def set(self, key: str, value: bytes, ttl: float | None) -> None:
-        self.set_and_compare(key, value, ttl)
-
-    def set_and_compare(self, key: str, value: bytes, ttl: float | None) -> None:
-        wanted = self.live()
-        wanted.pop(key, None)
-        wanted[key] = (value, float("inf") if ttl is None else self.clock.now() + ttl)
-        if self.when_full is WhenFull.REFUSE and not self.fits(wanted):
-            with pytest.raises(StoreFull):
-                self.backend.set(key, value, ttl)
-            return
-        self.backend.set(key, value, ttl)
-        while not self.fits(wanted):
-            del wanted[next(iter(wanted))]
-        self.model = wanted
-
-    @rule(key=keys)
-    def get(self, key: str) -> None:
-        live = self.live()
-        if key not in live:
-            assert self.backend.get(key) is MISSING
-            return
-        assert self.backend.get(key) == live[key][0]
-        self.model[key] = self.model.pop(key)
-
-    @rule(key=keys)
-    def delete(self, key: str) -> None:
-        assert self.backend.delete(key) is (key in self.live())
-        self.model.pop(key, None)
-
-    @rule()
-    def sweep(self) -> None:
-        before = self.backend.usage().entries
-        live = self.live()
-        assert self.backend.sweep() == before - len(live)
-        assert self.backend.usage() == Usage(len(live), sum(len(value) for value, _ in live.values()))
-
-    @rule()
-    def clear(self) -> None:
-        self.backend.clear()
-        self.model = {}
-
-    @rule(seconds=st.integers(1, 4))
-    def wait(self, seconds: int) -> None:
-        self.clock.sleep(float(seconds))
-
-    @invariant()
-    def limits_hold(self) -> None:
-        usage = self.backend.usage()
-        assert usage.entries <= SMALL.entries
-        assert usage.bytes <= SMALL.total_bytes
-        assert usage.entries >= len(self.live())
+    backend = MemoryBackend(FakeClock(), Limits(2_000, 1 << 20, 100), shards=1)
+    for number in range(1_000):
+        backend.set(str(number), b"1", 10.0)
+    backend._shards[0]._expiries = Head(backend._shards[0]._expiries)
+    assert backend.sweep() == 0
+    assert Head.looked == [0]
 
 
-TestMemoryAgainstDict = MemoryAgainstDict.TestCase
-TestMemoryAgainstDict.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+def test_a_large_sweep_frees_all_that_expired() -> None:
+    clock = FakeClock()
+    backend = MemoryBackend(clock, Limits(10_000, 1 << 20, 100), shards=1)
+    for number in range(5_000):
+        backend.set(str(number), b"1", 1.0 if number % 2 else 10.0)
+        backend.set(str(number), b"1", 1.0 if number % 2 else 10.0)
+    clock.sleep(1.0)
+    assert (backend.sweep(), backend.usage()) == (2_500, Usage(2_500, 2_500, expiries=2_500))
+
+
+def test_lower_limits_evict_at_once_and_spare_the_pinned() -> None:
+    backend = MemoryBackend(FakeClock(), Limits(10, 100, 10))
+    backend.pin("pinned", bytes(10))
+    for number in range(9):
+        backend.set(str(number), bytes(10), None)
+    backend.tune(limits=Limits(4, 40, 10))
+    assert (backend.usage().entries, backend.usage().bytes, backend.get("pinned")) == (4, 40, bytes(10))
+    backend.tune(limits=Limits(1, 5, 5), batch=4)
+    assert (list(backend.keys()), backend.limits) == (["pinned"], Limits(1, 5, 5))
+    with pytest.raises(StoreFull):
+        backend.set("other", b"1", None)
+    backend.tune(limits=Limits(10, 100, 10))
+    backend.set("other", b"1", None)
+    assert backend.get("other") == b"1"
+
+
+def test_lower_limits_refuse_the_next_where_nothing_may_go() -> None:
+    backend = MemoryBackend(FakeClock(), SMALL, WhenFull.REFUSE)
+    backend.set_many({"a": b"1", "b": b"1", "c": b"1"}, None)
+    backend.tune(limits=Limits(1, 10, 6))
+    with pytest.raises(StoreFull):
+        backend.set("d", b"1", None)
+    assert sorted(backend.keys()) == ["a", "b", "c"]
+
+
+def test_tuning_that_cannot_work_changes_nothing() -> None:
+    backend = MemoryBackend(FakeClock(), Limits(8, 80, 10), shards=4)
+    for limits, batch in ((None, 0), (Limits(3, 80, 10), None), (Limits(8, 80, 21), None)):
+        with pytest.raises(ConfigError, match="use"):
+            backend.tune(limits=limits, batch=batch)
+    assert backend.limits == Limits(8, 80, 10)
+
+
+@pytest.mark.parametrize(
+    ("limits", "when_full", "count"),
+    [
+        (Limits(100_000, 1 << 30, 1 << 20), WhenFull.EVICT, 8),
+        (Limits(100_000, 1 << 30, 1 << 20), WhenFull.REFUSE, 1),
+        (Limits(100_000, 1 << 30, 1 << 29), WhenFull.EVICT, 1),
+        (Limits(500, 1 << 30, 1 << 20), WhenFull.EVICT, 1),
+    ],
+)
+def test_shards_are_as_many_as_leave_each_a_large_part(limits: Limits, when_full: WhenFull, count: int) -> None:
+    backend = MemoryBackend(FakeClock(), limits, when_full)
+    parts = [shard._limits for shard in backend._shards]
+    assert backend.shards == len(parts) == count
+    assert sum(part.entries for part in parts) == limits.entries
+    assert sum(part.total_bytes for part in parts) == limits.total_bytes
+
+
+def test_an_array_given_out_outlives_the_entry() -> None:
+    backend = MemoryBackend(FakeClock(), Limits(1, 800, 800))
+    backend.set("a", np.arange(100.0), None)
+    view: Any = backend.get("a")
+    for number in range(50):
+        backend.set("b", np.full(100, float(number)), None)
+    assert view.tolist() == list(range(100))
+
+
+def test_a_deleted_value_is_let_go() -> None:
+    backend = MemoryBackend(FakeClock(), Limits(100, 10_000, 1_000))
+    value = bytes(999)
+    before = sys.getrefcount(value)
+    for key in "abcdef":
+        backend.set(key, value, 5.0)
+    backend.pin("pinned", value)
+    for key in "abc":
+        backend.delete(key)
+    backend.set("d", b"", None)
+    backend.clear()
+    assert sys.getrefcount(value) == before
+    backend.set("array", np.zeros(10), None)
+    view: Any = backend.get("array")
+    owner = weakref.ref(view.base)
+    backend.delete("array")
+    del view
+    assert owner() is None
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_threads_that_hammer_few_keys_leave_it_whole(policy: str) -> None:
+    clock = FakeClock()
+    backend = MemoryBackend(clock, Limits(entries=12, total_bytes=400, value_bytes=60), policy=policy, shards=2)
+    failures: list[object] = []
+
+    def hammer(thread: int) -> None:
+        try:
+            for turn in range(400):
+                key = str((turn * 7 + thread) % 16)
+                try:
+                    if turn % 29 == 0:
+                        backend.pin(key, bytes(turn % 50))
+                    else:
+                        backend.set(key, key.encode() * (turn % 20), 0.5 if turn % 3 else None)
+                except StoreFull:
+                    backend.delete(key)
+                usage = backend.usage()
+                if usage.entries > 12 or usage.bytes > 400:
+                    failures.append(usage)
+                backend.get_many(map(str, range(16)))
+                if turn % 5 == 0:
+                    backend.delete(str(turn % 16))
+                    backend.sweep()
+                if turn % 97 == 0:
+                    clock.sleep(0.3)
+        except BaseException as error:  # noqa: BLE001 - the test fails with it
+            failures.append(error)
+
+    threads = [threading.Thread(target=hammer, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for key in list(backend.keys()):
+        backend.delete(key)
+    clock.sleep(1.0)
+    backend.sweep()
+    usage = backend.usage()
+    assert (usage.entries, usage.bytes, usage.pinned_entries, usage.pinned_bytes) == (0, 0, 0, 0)

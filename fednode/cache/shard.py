@@ -1,0 +1,275 @@
+"""One part of a cache in memory: its own lock, index, policy, heap of expiries and share of the limits."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from math import inf
+from threading import Lock
+from typing import Final
+
+from fednode.cache.backend import Limits, StoreFull, Usage, Value
+from fednode.cache.policies import Mark, Policy, PolicyMaker
+
+_SLACK: Final = 64
+"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each live one."""
+_SLICE: Final = 1_000
+"""Heap items a sweep takes off before it lets the others in."""
+
+
+class Entry:
+    """One value as the cache owns it; immutable once it is in the index, so that it is read without the lock."""
+
+    __slots__ = ("content", "expires_at", "generation", "key", "mark", "pinned", "plain", "size")
+
+    def __init__(self, key: str, content: Value, size: int, *, plain: bool) -> None:
+        self.key = key
+        self.content: Value = content
+        self.size = size
+        self.plain = plain
+        self.expires_at = inf
+        """On the monotonic clock; infinite for no expiry."""
+        self.pinned = False
+        self.mark: Mark = None
+        """None for a pinned one, of which the policy knows nothing."""
+        self.generation = 0
+
+
+class Shard:
+    """Entries by key, within `limits` whenever no call is running. Thread-safe; `now` is the cache's monotonic clock.
+
+    `refuses`: what is there stays until it expires or is deleted, instead of making way.
+    """
+
+    def __init__(self, limits: Limits, make_policy: PolicyMaker, *, refuses: bool) -> None:
+        self._lock = Lock()
+        self._limits = limits
+        self._make_policy = make_policy
+        self._refuses = refuses
+        self._policy: Policy = make_policy()
+        self._entries: dict[str, Entry] = {}
+        self._expiries: list[tuple[float, int, str]] = []
+        self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
+        self._generation = self._evictions = self._expired = self._refusals = 0
+
+    def find(self, key: str, now: float) -> Entry | None:
+        """The entry under `key` that has not expired; counts as a use."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            if entry.expires_at <= now:
+                self._expire(key)
+                return None
+            mark = entry.mark
+            if mark is not None:
+                self._policy.used((mark,), now)
+            return entry
+
+    def put(self, entry: Entry, now: float) -> None:
+        """Store `entry`; raises `StoreFull`, with everything as it was, where there is no room for it."""
+        key = entry.key
+        with self._lock:
+            self._make_room(key, entry, now)
+            self._generation = entry.generation = self._generation + 1
+            self._entries[key] = entry
+            self._bytes += entry.size
+            if entry.pinned:
+                self._pinned += 1
+                self._pinned_bytes += entry.size
+                return
+            entry.mark = self._policy.added(key, entry.size, now)
+            if entry.expires_at != inf:
+                self._mortal += 1
+                heapq.heappush(self._expiries, (entry.expires_at, entry.generation, key))
+                if len(self._expiries) > 2 * self._mortal + _SLACK:
+                    self._compact()
+
+    def refused(self) -> None:
+        """Count a value that was over the limit for one value."""
+        with self._lock:
+            self._refusals += 1
+
+    def delete(self, key: str, now: float) -> bool:
+        """Forget `key`; True if it was there and had not expired."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return False
+            if entry.expires_at <= now:
+                self._expire(key)
+                return False
+            self._remove(key)
+            return True
+
+    def clear(self) -> None:
+        """Forget everything but the counts."""
+        with self._lock:
+            batch, self._policy = self._policy.batch, self._make_policy()
+            self._policy.batch = batch
+            self._entries = {}
+            self._expiries = []
+            self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
+
+    def sweep(self, now: float) -> int:
+        """Free what has expired, in slices between which others get the lock; the number of entries freed."""
+        freed = 0
+        while True:
+            with self._lock:
+                before = len(self._entries)
+                more = self._expire_due(now, _SLICE)
+                freed += before - len(self._entries)
+            if not more:
+                return freed
+
+    def tune(self, limits: Limits, batch: int | None, now: float) -> None:
+        """Take new limits, and evict at once what is over them and not pinned; `batch` is the policy's."""
+        with self._lock:
+            self._limits = limits
+            if batch is not None:
+                self._policy.batch = batch
+            if not self._refuses:
+                self._evict(0, 0, now)
+
+    def keys(self, prefix: str, now: float) -> list[str]:
+        """The keys with `prefix` that have not expired."""
+        with self._lock:
+            return [key for key, entry in self._entries.items() if entry.expires_at > now and key.startswith(prefix)]
+
+    def usage(self) -> Usage:
+        """What is held, and the counts so far."""
+        with self._lock:
+            return Usage(
+                len(self._entries),
+                self._bytes,
+                self._pinned,
+                self._pinned_bytes,
+                self._evictions,
+                self._expired,
+                self._refusals,
+            )
+
+    def _make_room(self, key: str, entry: Entry, now: float) -> None:
+        """Take the old entry out and evict until `entry` fits; or raise before anything that lives is touched."""
+        old = self._entries.get(key)
+        if old is not None and old.expires_at <= now:
+            self._expire(key)
+            old = None
+        entries, size = (1, entry.size) if old is None else (0, entry.size - old.size)
+        if self._fits(entries, size):
+            if old is not None:
+                self._remove(key)
+            return
+        while self._refuses and not self._fits(entries, size) and self._expire_due(now, 1):
+            pass
+        if not self._could_fit(old, entry.size):
+            self._refusals += 1
+            raise StoreFull(self._full(entry.size))
+        if old is not None:
+            # it is then no candidate, and its bytes are not counted twice
+            self._remove(key)
+        self._evict(1, entry.size, now)
+
+    def _fits(self, entries: int, size: int) -> bool:
+        limits = self._limits
+        return len(self._entries) + entries <= limits.entries and self._bytes + size <= limits.total_bytes
+
+    def _could_fit(self, old: Entry | None, size: int) -> bool:
+        """Whether `size` bytes fit once everything has gone that may go."""
+        if self._refuses:
+            return self._fits(1, size) if old is None else self._fits(0, size - old.size)
+        pinned, taken = self._pinned, self._pinned_bytes
+        if old is not None and old.pinned:
+            pinned, taken = pinned - 1, taken - old.size
+        return pinned < self._limits.entries and taken + size <= self._limits.total_bytes
+
+    def _evict(self, entries: int, size: int, now: float) -> None:
+        """Make room for so many more, the expired first; ends early where only pinned ones are left."""
+        while not self._fits(entries, size):
+            if self._expire_due(now, 1):
+                continue
+            key = self._policy.victim(now)
+            if key is None:
+                return
+            self._evictions += 1
+            self._drop(key)
+
+    def _full(self, size: int) -> str:
+        return (
+            f"no room for {size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
+            f"{self._bytes} of {self._limits.total_bytes} bytes are in use, {self._pinned_bytes} of them pinned; try "
+            "again later or raise the limits"
+        )
+
+    def _drop(self, key: str) -> Entry:
+        """Take an entry out of all but the policy."""
+        entry = self._entries.pop(key)
+        self._bytes -= entry.size
+        if entry.pinned:
+            self._pinned -= 1
+            self._pinned_bytes -= entry.size
+        elif entry.expires_at != inf:
+            self._mortal -= 1
+        return entry
+
+    def _remove(self, key: str) -> None:
+        entry = self._drop(key)
+        if not entry.pinned:
+            self._policy.removed(entry.mark)
+
+    def _expire(self, key: str) -> None:
+        self._expired += 1
+        self._remove(key)
+
+    def _expire_due(self, now: float, most: int) -> bool:
+        """Take up to `most` due items off the heap, and their entries out; whether there were any."""
+        heap, entries = self._expiries, self._entries
+        pop, removed = heapq.heappop, self._policy.removed
+        taken = freed = size = 0
+        while taken < most and heap and heap[0][0] <= now:
+            _, generation, key = pop(heap)
+            taken += 1
+            entry = entries.get(key)
+            # an overwritten key left an item behind that speaks of an older value
+            if entry is not None and entry.generation == generation:
+                del entries[key]
+                removed(entry.mark)
+                size += entry.size
+                freed += 1
+        self._bytes -= size
+        self._mortal -= freed
+        self._expired += freed
+        return taken > 0
+
+    def _compact(self) -> None:
+        mortal = [(key, entry) for key, entry in self._entries.items() if entry.expires_at != inf]
+        self._expiries = [(entry.expires_at, entry.generation, key) for key, entry in mortal]
+        heapq.heapify(self._expiries)
+
+
+def find_many(shards: Sequence[Shard], keys: Iterable[str], now: float) -> list[Entry]:
+    """Those of `keys` that `Shard.find` would find where `hash` puts them, in the order given.
+
+    All shards at one moment. Their locks are taken in order, and nothing else takes two: no deadlock.
+    """
+    found: list[Entry] = []
+    with ExitStack() as held:
+        for shard in shards:
+            held.enter_context(shard._lock)
+        marks: list[list[Mark]] = [[] for _ in shards]
+        doors = [(shard._entries.get, mine.append) for shard, mine in zip(shards, marks, strict=True)]
+        count = len(doors)
+        for key in keys:
+            look, use = doors[hash(key) % count]
+            entry = look(key)
+            if entry is None:
+                continue
+            if entry.expires_at <= now:
+                shards[hash(key) % count]._expire(key)
+                continue
+            mark = entry.mark
+            if mark is not None:
+                use(mark)
+            found.append(entry)
+        for shard, mine in zip(shards, marks, strict=True):
+            shard._policy.used(mine, now)
+    return found

@@ -1,0 +1,194 @@
+"""Values and their form as bytes, which is never pickle; `freeze`, `thaw` and `size_of` come from `owned`.
+
+The form is `_HEADER` (magic with version, bytes of the tree), a JSON tree, and the raw bytes of its leaves in order.
+Each raw leaf begins at a multiple of `_ALIGN`. In the tree null, booleans, numbers and text are themselves, an object
+is a dict, and an array begins with its tag: "l" list, "t" tuple, "b" bytes, "a" array, "T" tensor, "i" an integer
+beyond 64 bits (hexadecimal), "f" a float that is not finite (its 8 bytes, hexadecimal).
+"""
+
+import json
+import math
+import re
+import struct
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from fednode.cache.backend import Value
+from fednode.cache.owned import (
+    TENSORS,
+    Frozen,
+    Tally,
+    freeze,
+    keep,
+    plain_tensor,
+    size_of,
+    tensor_kind,
+    text_size,
+    thaw,
+    walk,
+)
+
+__all__ = ["Frozen", "Undecodable", "decode", "encode", "freeze", "size_of", "thaw"]
+
+_DTYPE: Final = re.compile(r"[<>|][biufcmM][0-9]{1,2}(\[[0-9]{0,9}[A-Za-z]{1,2}\])?")
+_HEADER: Final = struct.Struct("<4sI")
+_MAGIC: Final = b"FNv1"
+_ALIGN: Final = 16
+_DIMENSIONS: Final = 64
+
+
+class Undecodable(ValueError):
+    """The bytes are not a value as `encode` writes it: cut, changed, or made by something else."""
+
+
+def encode(value: Value) -> bytes:
+    """`value` as bytes that `decode` turns back into the same: types, dtypes, shapes, bits. Raises as `freeze` does."""
+    checked = walk(value, Tally(), 0, keep)
+    raws: list[bytes | memoryview] = []
+    tree = json.dumps(_node(checked, raws), ensure_ascii=False, separators=(",", ":")).encode()
+    parts: list[bytes | memoryview] = [_HEADER.pack(_MAGIC, len(tree)), tree]
+    end = _HEADER.size + len(tree)
+    for raw in raws:
+        parts += (bytes(-end % _ALIGN), raw)
+        end += -end % _ALIGN + len(raw)
+    return b"".join(parts)
+
+
+def decode(data: bytes) -> Value:
+    """The value that `encode` wrote as `data`; its arrays are read-only views of `data`, the rest is owned.
+
+    Raises `Undecodable` for anything else, before memory is taken for a length that is not there.
+    """
+    try:
+        magic, length = _HEADER.unpack_from(data)
+        start = _HEADER.size + length
+        if magic != _MAGIC or start > len(data):
+            raise Undecodable("these bytes do not begin as a cached value does, or are cut short; treat it as a miss")
+        reader = _Reader(data, start)
+        value = reader.value(json.loads(data[_HEADER.size : start], parse_constant=_refuse), 0)
+    except Undecodable:
+        raise
+    except (ValueError, TypeError, IndexError, OverflowError, RuntimeError, struct.error) as error:
+        raise Undecodable(f"these bytes are no cached value ({error}); treat it as a miss") from error
+    if reader.end != len(data):
+        raise Undecodable(f"a cached value has {len(data) - reader.end} bytes too many; treat it as a miss")
+    return value
+
+
+def _node(value: Any, raws: list[bytes | memoryview]) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {key: _node(item, raws) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return ["l" if kind is list else "t", *(_node(item, raws) for item in value)]
+    if kind is int and not -(1 << 63) <= value < 1 << 63:
+        return ["i", f"{value:x}"]
+    if kind is float and not math.isfinite(value):
+        return ["f", struct.pack("<d", value).hex()]
+    if value is None or kind in (bool, int, float, str):
+        return value
+    return _raw_node(value, raws)
+
+
+def _raw_node(value: Any, raws: list[bytes | memoryview]) -> Any:
+    if type(value) is np.ndarray:
+        raws.append(_raw(value))
+        return ["a", value.dtype.str, *value.shape]
+    if type(value) in (bytes, bytearray, memoryview):
+        raws.append(value if type(value) is bytes else bytes(value))
+        return ["b", len(raws[-1])]
+    import torch
+
+    raws.append(_raw(plain_tensor(value).reshape(-1).view(torch.uint8).numpy()))
+    return ["T", tensor_kind(value), *value.shape]
+
+
+def _raw(array: Any) -> bytes | memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.nbytes else b""
+
+
+def _checked(leaf: Any) -> Any:
+    if type(leaf) is str:
+        text_size(leaf)
+    return leaf
+
+
+def _length(node: Any) -> int:
+    if type(node) is not int or node < 0:
+        raise Undecodable(f"{node!r} is no length in a cached value; treat it as a miss")
+    return node
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise Undecodable(f"{constant} is no part of a cached value; treat it as a miss")
+
+
+class _Reader:
+    """Nodes back into values; raw leaves are taken in order, from `end` on."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data = data
+        self._tally = Tally()
+        self.end = start
+
+    def value(self, node: Any, depth: int) -> Any:
+        if type(node) is dict:
+            self._tally.enter(len(node), depth)
+            return {_checked(key): self.value(item, depth + 1) for key, item in node.items()}
+        if type(node) is not list:
+            return _checked(node)
+        tag = node[0]
+        if tag in ("l", "t"):
+            self._tally.enter(len(node) - 1, depth)
+            items = [self.value(item, depth + 1) for item in node[1:]]
+            return items if tag == "l" else tuple(items)
+        return self._leaf(tag, node[1:])
+
+    def _leaf(self, tag: Any, rest: list[Any]) -> Any:
+        if tag == "a":
+            return self._array(rest[0], rest[1:])
+        if tag == "T":
+            return self._tensor(rest[0], rest[1:])
+        (only,) = rest
+        if tag == "b":
+            start = self._take(_length(only))
+            return self._data[start : self.end]
+        if tag == "i":
+            return int(only, 16)
+        if tag == "f":
+            return struct.unpack("<d", bytes.fromhex(only))[0]
+        raise Undecodable(f"a cached value has no part called {tag!r}; treat it as a miss")
+
+    def _array(self, name: Any, shape: list[Any]) -> Any:
+        if not _DTYPE.fullmatch(name):
+            raise Undecodable(f"{name!r} is no dtype of a cached array; treat it as a miss")
+        return self._elements(np.dtype(name), shape)
+
+    def _tensor(self, name: Any, shape: list[Any]) -> Any:
+        if name not in TENSORS:
+            raise Undecodable(f"{name!r} is no dtype of a cached tensor; treat it as a miss")
+        import torch
+
+        dtype = getattr(torch, name)
+        octets = self._elements(np.dtype(np.bool_ if name == "bool" else np.uint8), [*shape, dtype.itemsize])
+        tensor = torch.empty(shape, dtype=dtype)
+        tensor.reshape(-1).view(torch.uint8).numpy()[:] = octets.reshape(-1)
+        return tensor
+
+    def _elements(self, dtype: "np.dtype[Any]", shape: list[Any]) -> Any:
+        lengths = tuple(_length(one) for one in shape)
+        if len(lengths) > _DIMENSIONS:
+            raise Undecodable(f"a cached array has {len(lengths)} dimensions; treat it as a miss")
+        start = self._take(math.prod(lengths) * dtype.itemsize)
+        array: Any = np.ndarray(lengths, dtype, self._data, start)
+        if dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
+            raise Undecodable("a cached array of booleans holds others; treat it as a miss")
+        return array
+
+    def _take(self, size: int) -> int:
+        start = self.end + -self.end % _ALIGN
+        if size > len(self._data) - start:
+            raise Undecodable(f"a cached value lacks {size + start - len(self._data)} bytes; treat it as a miss")
+        self.end = start + size
+        return start

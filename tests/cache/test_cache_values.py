@@ -1,0 +1,214 @@
+"""Cached values: owned copies both ways, and their form as bytes under honest and hostile input."""
+
+import json
+import math
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from kit.backend import same
+
+from fednode.cache.owned import DEPTH
+from fednode.cache.values import Undecodable, decode, encode, freeze, size_of, thaw
+
+DTYPES = ["?", "i1", "u2", "<i4", ">i8", "f2", "<f4", ">f8", "g", "c8", ">c16", "M8[ns]", "m8[3D]"]
+NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
+
+arrays = st.sampled_from(DTYPES).flatmap(
+    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+)
+numbers = st.integers() | st.integers(-(1 << 5_000), 1 << 5_000) | st.floats() | st.booleans() | st.none()
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+leaves = numbers | texts | st.binary(max_size=40) | arrays
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple) | st.dictionaries(texts, inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+TENSORS = [
+    torch.arange(6, dtype=torch.float32).reshape(2, 3).t(),
+    torch.tensor([float("nan"), -0.0], dtype=torch.bfloat16),
+    torch.tensor(True),
+    torch.empty((0, 3), dtype=torch.int64),
+    torch.tensor([1 + 2j, 3 - 4j]).conj(),
+    torch.nn.Parameter(torch.ones(2)),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(trees)
+@example(-0.0)
+@example(NAN)
+@example({"": [(), [], {}, b""]})
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    assert same(thaw(freeze(value)), value)
+    assert same(decode(encode(value)), value)
+    assert freeze(value).size == size_of(value) == size_of(decode(encode(value)))
+
+
+@pytest.mark.parametrize("tensor", TENSORS)
+def test_a_tensor_comes_back_as_it_was(tensor: torch.Tensor) -> None:
+    for back in (thaw(freeze(tensor)), decode(encode({"deep": [tensor]}))["deep"][0]):  # type: ignore[index]
+        assert type(back) is torch.Tensor and not back.requires_grad
+        assert same(back, tensor.detach())
+
+
+def test_the_bits_of_a_nan_are_kept() -> None:
+    back = decode(encode([NAN, np.array([NAN])]))
+    assert isinstance(back, list)
+    assert struct.pack("<d", back[0]) == struct.pack("<d", NAN) == back[1].tobytes()
+    assert math.copysign(1.0, decode(encode(-0.0))) == -1.0  # type: ignore[arg-type]
+
+
+def test_bytes_are_taken_as_they_are_and_other_buffers_become_bytes() -> None:
+    value = b"payload"
+    assert thaw(freeze(value)) is value
+    for buffer in (bytearray(value), memoryview(value), memoryview(b"pXaXyXlXoXaXdX")[::2]):
+        assert (thaw(freeze(buffer)), decode(encode(buffer))) == (value, value)
+        assert type(thaw(freeze(buffer))) is bytes
+
+
+def test_an_array_comes_out_in_c_order_and_for_reading_only() -> None:
+    value = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    for out in (thaw(freeze(value)), decode(encode(value))):
+        assert isinstance(out, np.ndarray) and out.flags.c_contiguous and not out.flags.writeable
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            out.flags.writeable = True
+        with pytest.raises(ValueError, match="read-only"):
+            out[0, 0] = 9.0
+
+
+def test_two_readers_of_an_array_do_not_share_its_shape() -> None:
+    frozen = freeze(np.arange(6))
+    first: Any = thaw(frozen)
+    first.shape = (2, 3)
+    assert thaw(frozen).shape == (6,)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([object()]),
+        np.zeros(2, dtype=[("a", "f8")]),
+        np.array(["text"]),
+        np.ma.masked_array([1.0]),
+        np.float64(1.0),
+        torch.zeros(2, device="meta"),
+        torch.zeros((2, 2)).to_sparse(),
+        {1: "a"},
+        {"a": {2, 3}},
+        [object()],
+        1j,
+    ],
+)
+def test_what_is_no_value_is_refused(value: Any) -> None:
+    for refuse in (freeze, size_of, encode):
+        with pytest.raises(TypeError, match="cannot be cached"):
+            refuse(value)
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, ["a", "\udfff"]])
+def test_text_that_is_not_utf_8_is_refused(value: Any) -> None:
+    for refuse in (freeze, size_of, encode):
+        with pytest.raises(ValueError, match="lone surrogate"):
+            refuse(value)
+
+
+def test_a_value_too_deep_or_inside_itself_is_refused() -> None:
+    deep: Any = 0
+    for _ in range(DEPTH):
+        deep = [deep]
+    assert decode(encode(deep)) == deep
+    inside: list[Any] = []
+    inside += [inside, inside]
+    for value in ([deep], inside):
+        for refuse in (freeze, size_of, encode):
+            with pytest.raises(ValueError, match="nested"):
+                refuse(value)
+
+
+def test_sizes_are_bytes_and_nothing_is_free() -> None:
+    leaves = (b"123", "ü", 7, None, np.zeros((2, 3)), torch.zeros(3))
+    assert [size_of(value) for value in leaves] == [3, 2, 8, 8, 48, 12]
+    assert size_of([]) > 0 and size_of({"key": b"12"}) > 5 and size_of(1 << 800) > 100
+
+
+def planted(tree: object, raw: bytes = b"") -> bytes:
+    text = json.dumps(tree).encode()
+    return struct.pack("<4sI", b"FNv1", len(text)) + text + raw
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"FNv1",
+        b"FNv1\xff\xff\xff\xff",
+        b"XXXX" + encode(1)[4:],
+        encode(1) + b"\0",
+        planted(["b", 1 << 62]),
+        planted(["b", -1]),
+        planted(["b", True]),
+        planted(["b"]),
+        planted([]),
+        planted([[]]),
+        planted(["x", 1]),
+        planted(["a", "|O8", 1], bytes(64)),
+        planted(["a", "<i3", 1], bytes(64)),
+        planted(["a", "<f8", 1 << 40, 1 << 40]),
+        planted(["a", "<f8", 0, 1 << 62, 1 << 62], bytes(8)),
+        planted(["a", "<f8", *[1] * 65], bytes(64)),
+        planted(["a", "|b1", 1], b"\2" * 1),
+        planted(["a", "[('a','f8')]", 1], bytes(64)),
+        planted(["T", "complex32", 1], bytes(64)),
+        planted(["T", "__class__", 1], bytes(64)),
+        planted(["i", "zz"]),
+        planted(["i", 5]),
+        planted(["f", "00"]),
+        planted("\ud800"),
+        planted(float("nan")),
+        struct.pack("<4sI", b"FNv1", 90_000) + b"[" * 90_000,
+        struct.pack("<4sI", b"FNv1", 9_000) + b"9" * 9_000,
+        struct.pack("<4sI", b"FNv1", 1) + b"\xff",
+    ],
+)
+def test_hostile_bytes_have_one_error(data: bytes) -> None:
+    with pytest.raises(Undecodable, match="treat it as a miss"):
+        decode(data)
+
+
+@settings(max_examples=40, deadline=None)
+@given(trees)
+def test_cut_bytes_never_decode(value: Any) -> None:
+    data = encode(value)
+    for end in range(0, len(data), max(1, len(data) // 50)):
+        with pytest.raises(Undecodable):
+            decode(data[:end])
+
+
+@settings(max_examples=150, deadline=None)
+@given(trees, st.data())
+def test_changed_bytes_decode_to_a_value_or_not_at_all(value: Any, data: st.DataObject) -> None:
+    changed = bytearray(encode(value))
+    for _ in range(3):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        back = decode(bytes(changed))
+    except Undecodable:
+        return
+    assert same(decode(encode(back)), back)
+
+
+def test_the_cache_alone_does_not_import_torch() -> None:
+    code = "import sys; from fednode.cache.values import *; decode(encode([1, b'2'])); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
