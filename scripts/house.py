@@ -14,6 +14,7 @@ SOURCE_RULES: tuple[Callable[[list[Source]], Iterator[Finding]], ...] = (
     house_sizes.short_files,
     house_sizes.few_parameters,
     house_imports.narrow_doors,
+    house_imports.one_door,
     house_imports.clocks_are_arguments,
     house_imports.randomness_is_an_argument,
     house_words.nothing_for_later,

@@ -1,8 +1,6 @@
 """A cache in a folder: one file a value, whole or absent, for what has to outlive a killed process.
 
-A value file is a fixed part (`_FIXED`), the key, a SHA-256 seal over both, and the value. Its name is the SHA-256 of
-the key and a running number: an overwritten value stays until the new one is durable, and where a killed process left
-two, the higher number holds. Seal and digest find damage, not forgery: updates are sealed before they come here.
+An overwritten value stays until the new one is durable. `fednode.cache.file_format` says what stands in a file.
 """
 
 import contextlib
@@ -10,70 +8,25 @@ import fcntl
 import heapq
 import math
 import os
-import re
-import struct
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
-from fednode.cache.backend import MISSING, Limits, Missing, StoreFull, TooLarge, check_ttl
-from fednode.cache.memory import Usage, WhenFull
+from fednode.cache.backend import MISSING, Limits, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.file_format import ASIDE_NAME, VALUE_NAME, DamagedFile, Header, read_value
+from fednode.cache.memory import WhenFull
+from fednode.cache.values import encode, size_of
 from fednode.clock import Clock
 from fednode.errors import StoreError
 from fednode.files import sync_folder, write_whole
 
-_MAGIC: Final = b"FNvalue1"
-_FIXED: Final = struct.Struct("<8sQddIQ32s")
-"""Magic with version, number, ttl and expiry (s, infinite for none), bytes of key and value, SHA-256 of the value."""
-_SEAL: Final = 32
-_VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
-_ASIDE_NAME: Final = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.[0-9a-f]{8}")
 _SLACK: Final = 64
 """Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
-
-
-class _Damaged(Exception):
-    """The file is not what was written under its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    key: str
-    number: int
-    ttl: float
-    expires_at: float
-    """Wall clock: a monotonic clock starts anew with the machine, so its readings mean nothing after a restart."""
-    size: int
-    digest: bytes
-
-    @property
-    def name(self) -> str:
-        return _name(self.key.encode("utf-8", "surrogatepass"), self.number)
-
-    def pack(self) -> bytes:
-        key = self.key.encode("utf-8", "surrogatepass")
-        fixed = _FIXED.pack(_MAGIC, self.number, self.ttl, self.expires_at, len(key), self.size, self.digest)
-        return fixed + key + sha256(fixed + key).digest()
-
-    @classmethod
-    def read(cls, file: BinaryIO, name: str) -> Self:
-        """The header of the file called `name`, which is then at its value. Raises `_Damaged`, `OSError`."""
-        fixed = file.read(_FIXED.size)
-        if len(fixed) != _FIXED.size or not fixed.startswith(_MAGIC):
-            raise _Damaged
-        _, number, ttl, expires_at, key_size, size, digest = _FIXED.unpack(fixed)
-        # before anything of a damaged length is read into memory
-        if os.fstat(file.fileno()).st_size != _FIXED.size + key_size + _SEAL + size:
-            raise _Damaged
-        key, seal = file.read(key_size), file.read(_SEAL)
-        if sha256(fixed + key).digest() != seal or _name(key, number) != name:
-            raise _Damaged
-        return cls(key.decode("utf-8", "surrogatepass"), number, ttl, expires_at, size, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +36,7 @@ class _Entry:
     size: int
     expires_at: float
     """Monotonic clock; infinite for no expiry."""
+    pinned: bool
 
 
 class FileBackend:
@@ -93,10 +47,11 @@ class FileBackend:
     changed file, or one of another version, is a miss: removed and counted in `damaged`. Where the disk fails, every
     verb raises `StoreError`. Within a process expiry is monotonic; across a restart it is the wall clock's, and an
     opening with that set back leaves one ttl at most. Keys are in memory, values only while a call works on them. Order
-    of use is not kept: after opening, the oldest written entry counts as the least recently used.
+    of use is not kept: after opening, the oldest written entry counts as the least recently used; pins are kept.
 
-    `limits` bound the bytes of the values; on the disk come a header each and the one value being written. Entries that
-    lower limits leave no room for are evicted at opening under `WhenFull.EVICT`; under REFUSE all stay, `set` refuses.
+    `limits` bound the bytes of the values; on the disk come a header each, and the one value being written. Entries
+    that lower limits leave no room for are evicted at opening under `WhenFull.EVICT`; pinned ones, and under REFUSE
+    all, stay, and `set` refuses.
 
     Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only; a
     forked child must not use its parent's. The folder becomes 0700, files are 0600; other files in it are left alone.
@@ -109,10 +64,11 @@ class FileBackend:
         self._when_full = when_full
         self._writing = Lock()
         self._lock = Lock()
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: dict[str, _Entry] = {}
+        self._evictable: OrderedDict[str, None] = OrderedDict()
         self._expiries: list[tuple[float, int, str]] = []
-        self._bytes = 0
-        self._damaged = 0
+        self._bytes = self._pinned = self._pinned_bytes = 0
+        self._evictions = self._expired = self._refusals = self._damaged = 0
         self._number = 0
         with _spoken("open", folder):
             _make_private(folder)
@@ -139,13 +95,14 @@ class FileBackend:
         with self._writing, self._lock:
             self._release()
 
-    def get(self, key: str) -> bytes | Missing:
+    def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
         with self._lock:
             entry = self._living(key)
             if entry is None:
                 return MISSING
-            self._entries.move_to_end(key)
+            if not entry.pinned:
+                self._evictable.move_to_end(key)
             path = self._folder / entry.name
             with _spoken("read", path):
                 try:
@@ -156,35 +113,35 @@ class FileBackend:
                     return MISSING
         try:
             with file, _spoken("read", path):
-                return _read_value(file, entry.name)
-        except _Damaged:
+                return read_value(file, entry.name)
+        except DamagedFile:
             with self._lock:
                 self._discard(key, entry)
             return MISSING
 
-    def set(self, key: str, value: bytes, ttl: float | None) -> None:
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """Those of `keys` that `get` would find, in the order asked."""
+        found = ((key, self.get(key)) for key in dict.fromkeys(keys))
+        return {key: value for key, value in found if not isinstance(value, Missing)}
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
         """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it; durable when this returns.
 
         Raises `StoreError` where the disk does not take it: an older value under `key` is then untouched. What was
         evicted to make room is gone all the same.
         """
         check_ttl(ttl)
-        # through memoryview: bytes(3) would quietly be three zero bytes
-        owned = value if type(value) is bytes else bytes(memoryview(value))
-        if len(owned) > self._limits.value_bytes:
-            raise TooLarge(len(owned), self._limits.value_bytes)
-        digest, life = sha256(owned).digest(), math.inf if ttl is None else ttl
-        # one writer at a time: meanwhile the others can only free room, so what was made stays
-        with self._writing:
-            with self._lock:
-                self._require_open()
-                self._make_room(key, len(owned))
-                self._number += 1
-                header = _Header(key, self._number, life, self._clock.time() + life, len(owned), digest)
-                expires_at = self._clock.now() + life
-            self._write(header, owned)
-            with self._lock:
-                self._insert(header, expires_at)
+        self._store(key, value, math.inf if ttl is None else ttl, pinned=False)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """`set` for each item in order, up to the first refusal."""
+        check_ttl(ttl)
+        for key, value in items.items():
+            self.set(key, value, ttl)
+
+    def pin(self, key: str, value: Value) -> None:
+        """`set` without expiry where no eviction reaches it; it is pinned still after a restart."""
+        self._store(key, value, math.inf, pinned=True)
 
     def delete(self, key: str) -> bool:
         """Forget `key`; True if it was there and had not expired."""
@@ -203,6 +160,14 @@ class FileBackend:
                 self._remove(key)
             self._expiries.clear()
 
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """The keys that begin with `prefix` and have not expired, as of this call."""
+        with self._lock:
+            self._require_open()
+            now = self._clock.now()
+            entries = self._entries.items()
+            return iter([key for key, entry in entries if key.startswith(prefix) and entry.expires_at > now])
+
     def sweep(self) -> int:
         """Free what has expired; the number of entries freed. Looks at nothing else."""
         with self._lock:
@@ -210,9 +175,10 @@ class FileBackend:
             return self._sweep()
 
     def usage(self) -> Usage:
-        """Entries and bytes of values held right now."""
+        """Entries and bytes of values held right now, and counts since this was opened."""
         with self._lock:
-            return Usage(len(self._entries), self._bytes)
+            held = (len(self._entries), self._bytes, self._pinned, self._pinned_bytes)
+            return Usage(*held, self._evictions, self._expired, self._refusals, self._damaged)
 
     def _require_open(self) -> None:
         if not self._release.alive:
@@ -223,23 +189,56 @@ class FileBackend:
         entry = self._entries.get(key)
         if entry is not None and entry.expires_at <= self._clock.now():
             self._remove(key)
+            self._expired += 1
             return None
         return entry
+
+    def _store(self, key: str, value: Value, life: float, *, pinned: bool) -> None:
+        size = size_of(value)
+        if size > self._limits.value_bytes:
+            with self._lock:
+                self._require_open()
+                self._refusals += 1
+            raise TooLarge(size, self._limits.value_bytes)
+        encoded = encode(value)
+        digest = sha256(encoded).digest()
+        # one writer at a time: meanwhile the others can only free room, so what was made stays
+        with self._writing:
+            with self._lock:
+                self._require_open()
+                self._make_room(key, size)
+                self._number += 1
+                wall = self._clock.time() + life
+                header = Header(key, self._number, life, wall, len(encoded), size, pinned, digest)
+                expires_at = self._clock.now() + life
+            self._write(header, encoded)
+            with self._lock:
+                self._insert(header, expires_at)
 
     def _make_room(self, key: str, size: int) -> None:
         if self._fits(key, size):
             return
         self._sweep()
-        if self._when_full is WhenFull.REFUSE:
-            if not self._fits(key, size):
-                raise StoreFull(
-                    f"no room for {size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
-                    f"{self._bytes} of {self._limits.total_bytes} bytes are in use; try again later or raise the limits"
-                )
-            return
+        if not self._fits(key, size) and not self._could_fit(key, size):
+            self._refusals += 1
+            raise StoreFull(
+                f"no room for {size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
+                f"{self._bytes} of {self._limits.total_bytes} bytes are in use ({self._pinned} entries are pinned); "
+                "try again later or raise the limits"
+            )
         # the old value under `key` stays until the new one is on the disk
         while not self._fits(key, size):
-            self._remove(next(other for other in self._entries if other != key))
+            self._evict(next(other for other in self._evictable if other != key))
+
+    def _could_fit(self, key: str, size: int) -> bool:
+        """Whether evicting all that may be evicted leaves room: known before anything is."""
+        if self._when_full is WhenFull.REFUSE:
+            return False
+        old = self._entries.get(key)
+        ours = old if old is not None and old.pinned else None
+        entries = self._pinned + (ours is None)
+        total = self._pinned_bytes + size - (0 if ours is None else ours.size)
+        return entries <= self._limits.entries and total <= self._limits.total_bytes
 
     def _fits(self, key: str, size: int) -> bool:
         old = self._entries.get(key)
@@ -247,7 +246,7 @@ class FileBackend:
         total = self._bytes + size - (0 if old is None else old.size)
         return entries <= self._limits.entries and total <= self._limits.total_bytes
 
-    def _write(self, header: _Header, value: bytes) -> None:
+    def _write(self, header: Header, value: bytes) -> None:
         path = self._folder / header.name
         try:
             write_whole(path, b"".join((header.pack(), value)), 0o600)
@@ -257,15 +256,17 @@ class FileBackend:
                 path.unlink()
             raise
 
-    def _insert(self, header: _Header, expires_at: float) -> None:
-        old = self._entries.pop(header.key, None)
-        self._entries[header.key] = _Entry(header.name, header.number, header.size, expires_at)
-        self._bytes += header.size
+    def _insert(self, header: Header, expires_at: float) -> None:
+        old = self._forget(header.key) if header.key in self._entries else None
+        entry = _Entry(header.name, header.number, header.size, expires_at, header.pinned)
+        self._entries[header.key] = entry
+        self._count(entry, 1)
+        if not entry.pinned:
+            self._evictable[header.key] = None
         if math.isfinite(expires_at):
             heapq.heappush(self._expiries, (expires_at, header.number, header.key))
             self._compact()
         if old is not None:
-            self._bytes -= old.size
             # the new value is in force already; a file left behind has the lower number and goes at the next opening
             with contextlib.suppress(OSError):
                 (self._folder / old.name).unlink()
@@ -274,7 +275,22 @@ class FileBackend:
         path = self._folder / self._entries[key].name
         with _spoken("remove", path):
             path.unlink(missing_ok=True)
-        self._bytes -= self._entries.pop(key).size
+        self._forget(key)
+
+    def _forget(self, key: str) -> _Entry:
+        entry = self._entries.pop(key)
+        self._evictable.pop(key, None)
+        self._count(entry, -1)
+        return entry
+
+    def _count(self, entry: _Entry, sign: int) -> None:
+        self._bytes += sign * entry.size
+        self._pinned += sign * entry.pinned
+        self._pinned_bytes += sign * entry.size * entry.pinned
+
+    def _evict(self, key: str) -> None:
+        self._remove(key)
+        self._evictions += 1
 
     def _discard(self, key: str, entry: _Entry) -> None:
         # two readers may find the same damage, and a writer may have replaced it meanwhile
@@ -290,6 +306,7 @@ class FileBackend:
             # an overwritten key left an item behind that speaks of an older value
             if entry is not None and entry.number == number:
                 self._remove(key)
+                self._expired += 1
                 freed += 1
             heapq.heappop(self._expiries)
         return freed
@@ -308,35 +325,25 @@ class FileBackend:
             self._insert(header, now + min(header.ttl, header.expires_at - wall))
         self._sweep()
         if self._when_full is WhenFull.EVICT:
-            while len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes:
-                self._remove(next(iter(self._entries)))
+            over = len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes
+            while over and self._evictable:
+                self._evict(next(iter(self._evictable)))
+                over = len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes
 
-    def _headers(self) -> Iterator[_Header]:
+    def _headers(self) -> Iterator[Header]:
         with _spoken("open", self._folder):
             paths = [path for path in self._folder.iterdir() if path.is_file() and not path.is_symlink()]
         for path in paths:
             with _spoken("read", path):
-                if _ASIDE_NAME.fullmatch(path.name):
+                if ASIDE_NAME.fullmatch(path.name):
                     path.unlink()
-                elif _VALUE_NAME.fullmatch(path.name):
+                elif VALUE_NAME.fullmatch(path.name):
                     try:
                         with path.open("rb") as file:
-                            yield _Header.read(file, path.name)
-                    except _Damaged:
+                            yield Header.read(file, path.name)
+                    except DamagedFile:
                         path.unlink()
                         self._damaged += 1
-
-
-def _name(key: bytes, number: int) -> str:
-    return f"{sha256(key).hexdigest()}.{number:016x}"
-
-
-def _read_value(file: BinaryIO, name: str) -> bytes:
-    header = _Header.read(file, name)
-    value = file.read(header.size)
-    if len(value) != header.size or sha256(value).digest() != header.digest:
-        raise _Damaged
-    return value
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""`FileBackend`: the kit, a state machine with reopening, damage, failing disks, killed processes, memory, updates."""
+"""`FileBackend`: pins, damage, failing disks, killed processes, memory, updates."""
 
 import contextlib
 import errno
@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from kit.backend import ROOMY, BackendKit
+from kit.backend import ROOMY
 from kit.clocks import FakeClock
 
 from fednode import files
-from fednode.cache import MISSING, FileBackend, Limits, StoreFull, UpdateLost, UpdateStore, Usage, WhenFull
+from fednode.cache import MISSING, FileBackend, Limits, StoreFull, UpdateLost, UpdateStore, WhenFull
+from fednode.cache.values import encode
 from fednode.errors import PeerFault, StoreError
 
-SMALL = Limits(entries=3, total_bytes=10, value_bytes=6)
 MEGABYTES_3 = 3_000_000
+WHOLE = 120 + len(encode(b"sealed update"))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -51,116 +51,44 @@ def failing(owner: object, call: str, code: int) -> Iterator[None]:
         yield
 
 
+def held(backend: FileBackend) -> tuple[int, int]:
+    """Entries and bytes."""
+    usage = backend.usage()
+    return usage.entries, usage.bytes
+
+
 def value_files(folder: Path) -> list[Path]:
     """All but the lock, oldest first."""
     return sorted((path for path in folder.iterdir() if path.name != "lock"), key=lambda path: path.name[-16:])
 
 
-class TestFileBackend(BackendKit):
-    @pytest.fixture(autouse=True, params=WhenFull)
-    def folders(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
-        self.root, self.when_full, self.made = tmp_path, request.param, list[FileBackend]()
-        yield
-        for backend in self.made:
-            backend.close()
-
-    def make(self, clock: FakeClock, limits: Limits) -> FileBackend:
-        self.made.append(opened(self.root / str(len(self.made)), clock, limits, self.when_full))
-        return self.made[-1]
-
-
-class FileAgainstDict(RuleBasedStateMachine):
-    """The model: a dict of (value, wall expiry, number of the write), oldest use first; reopening forgets uses."""
-
-    keys = st.sampled_from("abcd")
-    values = st.sampled_from([b"", b"1", b"22", b"4444", b"55555", b"666666"])
-    ttls = st.none() | st.integers(1, 5).map(float)
-
-    @initialize(when_full=st.sampled_from(WhenFull))
-    def start(self, when_full: WhenFull) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.clock = FakeClock()
-        self.when_full = when_full
-        self.backend = opened(Path(self.folder.name), self.clock, SMALL, when_full)
-        self.model: dict[str, tuple[bytes, float, int]] = {}
-        self.writes = 0
-
-    def teardown(self) -> None:
-        self.backend.close()
-        self.folder.cleanup()
-
-    def live(self) -> dict[str, tuple[bytes, float, int]]:
-        return {key: entry for key, entry in self.model.items() if entry[1] > self.clock.time()}
-
-    def fits(self, entries: dict[str, tuple[bytes, float, int]]) -> bool:
-        total = sum(len(value) for value, _, _ in entries.values())
-        return len(entries) <= SMALL.entries and total <= SMALL.total_bytes
-
-    @rule(key=keys, value=values, ttl=ttls)
-    def set(self, key: str, value: bytes, ttl: float | None) -> None:
-        wanted = self.live()
-        wanted.pop(key, None)
-        self.writes += 1
-        wanted[key] = (value, float("inf") if ttl is None else self.clock.time() + ttl, self.writes)
-        if self.when_full is WhenFull.REFUSE and not self.fits(wanted):
-            with pytest.raises(StoreFull):
-                self.backend.set(key, value, ttl)
-            return
-        self.backend.set(key, value, ttl)
-        while not self.fits(wanted):
-            del wanted[next(iter(wanted))]
-        self.model = wanted
-
-    @rule(key=keys)
-    def get(self, key: str) -> None:
-        live = self.live()
-        if key not in live:
-            assert self.backend.get(key) is MISSING
-            return
-        assert self.backend.get(key) == live[key][0]
-        self.model[key] = self.model.pop(key)
-
-    @rule(key=keys)
-    def delete(self, key: str) -> None:
-        assert self.backend.delete(key) is (key in self.live())
-        self.model.pop(key, None)
-
-    @rule()
-    def sweep(self) -> None:
-        before = self.backend.usage().entries
-        assert self.backend.sweep() == before - len(self.live())
-        self.holds_the_living_alone()
-
-    @rule()
-    def clear(self) -> None:
-        self.backend.clear()
-        self.model = {}
-
-    @rule(seconds=st.integers(1, 4))
-    def wait(self, seconds: int) -> None:
-        self.clock.sleep(float(seconds))
-
-    @rule(seconds=st.integers(0, 2), monotonic=st.integers(0, 10_000))
-    def reopen(self, seconds: int, monotonic: int) -> None:
-        self.backend.close()
-        self.clock = FakeClock(float(monotonic), self.clock.time() + seconds)
-        self.backend = opened(Path(self.folder.name), self.clock, SMALL, self.when_full)
-        self.model = dict(sorted(self.live().items(), key=lambda item: item[1][2]))
-        self.holds_the_living_alone()
-
-    def holds_the_living_alone(self) -> None:
-        live = self.live()
-        assert self.backend.usage() == Usage(len(live), sum(len(value) for value, _, _ in live.values()))
-
-    @invariant()
-    def limits_hold(self) -> None:
-        usage = self.backend.usage()
-        assert (usage.entries <= SMALL.entries, usage.bytes <= SMALL.total_bytes) == (True, True)
-        assert usage.entries == len(value_files(Path(self.folder.name))) >= len(self.live())
+@pytest.mark.parametrize("when_full", WhenFull)
+def test_a_pin_outlives_a_restart_as_pinned_and_is_never_evicted(tmp_path: Path, when_full: WhenFull) -> None:
+    with opened(tmp_path, limits=Limits(3, 10, 6), when_full=when_full) as backend:
+        backend.set("unpinned", b"1", None)
+        backend.pin("a", b"22")
+        backend.pin("b", b"22")
+    lower = Limits(2, 4, 4)
+    with opened(tmp_path, limits=lower, when_full=when_full) as backend:
+        usage = backend.usage()
+        assert (usage.pinned_entries, usage.pinned_bytes) == (2, 4)
+        assert (backend.get("unpinned") is MISSING) is (when_full is WhenFull.EVICT)
+        with pytest.raises(StoreFull, match="2 entries are pinned"):
+            backend.set("c", b"3", None)
+        assert (backend.get("a"), backend.get("b"), backend.usage().refusals) == (b"22", b"22", 1)
+        backend.delete("unpinned")
+        backend.set("b", b"2", None)
+    with opened(tmp_path, limits=lower, when_full=when_full) as backend:
+        assert (backend.usage().pinned_entries, backend.get("b")) == (1, b"2")
 
 
-TestFileAgainstDict = FileAgainstDict.TestCase
-TestFileAgainstDict.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+def test_a_refused_set_evicts_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, limits=Limits(3, 10, 6), when_full=WhenFull.EVICT) as backend:
+        backend.pin("pinned", b"55555")
+        backend.set("other", b"1", None)
+        with pytest.raises(StoreFull):
+            backend.set("new", b"666666", None)
+        assert (backend.get("other"), backend.usage().evictions) == (b"1", 0)
 
 
 def test_values_outlive_the_process_in_private_files_whose_names_tell_nothing(tmp_path: Path) -> None:
@@ -171,7 +99,7 @@ def test_values_outlive_the_process_in_private_files_whose_names_tell_nothing(tm
         backend.set("\ud800", b"no text", None)
     with opened(folder) as backend:
         assert (backend.get("update/task/1/ann"), backend.get("\ud800")) == (b"sealed", b"no text")
-        assert (backend.usage(), backend.damaged) == (Usage(2, 13), 0)
+        assert (held(backend), backend.damaged) == ((2, 13), 0)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert not any("ann" in path.name for path in folder.iterdir())
@@ -211,7 +139,7 @@ def damages(content: bytes) -> list[bytes]:
 def test_every_truncated_or_flipped_file_is_a_miss_that_is_removed_and_counted(tmp_path: Path, reopened: bool) -> None:
     backend = opened(tmp_path)
     backend.set("other", b"whole", None)
-    for turn in range(len(damages(bytes(124)))):
+    for turn in range(len(damages(bytes(WHOLE)))):
         backend.set("key", b"sealed update", 5.0)
         path = value_files(tmp_path)[1]
         content = path.read_bytes()
@@ -221,9 +149,9 @@ def test_every_truncated_or_flipped_file_is_a_miss_that_is_removed_and_counted(t
             backend.close()
             backend = opened(tmp_path)
         assert backend.get("key") is MISSING
-        assert (backend.damaged, backend.usage()) == (1 if reopened else turn + 1, Usage(1, 5))
+        assert (backend.damaged, held(backend)) == (1 if reopened else turn + 1, (1, 5))
         assert len(value_files(tmp_path)) == 1
-    assert (backend.get("other"), len(content)) == (b"whole", 124)
+    assert (backend.get("other"), len(content)) == (b"whole", WHOLE)
 
 
 def test_a_file_that_was_moved_to_another_name_or_deleted_is_a_miss(tmp_path: Path) -> None:
@@ -234,7 +162,7 @@ def test_a_file_that_was_moved_to_another_name_or_deleted_is_a_miss(tmp_path: Pa
     second.write_bytes(first.read_bytes())
     third.unlink()
     assert [backend.get(key) for key in "abc"] == [b"a", MISSING, MISSING]
-    assert (backend.damaged, backend.usage()) == (2, Usage(1, 1))
+    assert (backend.damaged, held(backend)) == (2, (1, 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -242,9 +170,9 @@ def test_a_file_that_was_moved_to_another_name_or_deleted_is_a_miss(tmp_path: Pa
 def test_any_bytes_under_a_value_s_name_are_removed_at_opening(junk: bytes, magic: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / f"{'ab' * 32}.{'f' * 16}").write_bytes((b"FNvalue1" if magic else b"") + junk)
+        (folder / f"{'ab' * 32}.{'f' * 16}").write_bytes((b"FNvalue2" if magic else b"") + junk)
         with opened(folder) as backend:
-            assert (backend.damaged, backend.usage(), value_files(folder)) == (1, Usage(0, 0), [])
+            assert (backend.damaged, held(backend), value_files(folder)) == (1, (0, 0), [])
             backend.set("key", b"v", None)
             assert backend.get("key") == b"v"
 
@@ -282,7 +210,7 @@ def test_overwriting_for_ever_does_not_grow_the_heap_or_the_folder(tmp_path: Pat
     backend = opened(tmp_path)
     for turn in range(500):
         backend.set("key", b"%d" % (turn % 9), 1_000.0)
-    assert (len(backend._expiries) < 100, backend.usage(), len(value_files(tmp_path))) == (True, Usage(1, 1), 1)
+    assert (len(backend._expiries) < 100, held(backend), len(value_files(tmp_path))) == (True, (1, 1), 1)
 
 
 def test_a_closed_cache_says_so(tmp_path: Path) -> None:
@@ -329,7 +257,7 @@ def test_a_disk_that_fails_while_writing_leaves_the_old_value(
     refusal = pytest.raises(StoreError, match=rf"could not write .*{os.strerror(code)}; free some space")
     with failing(owner, call, code), refusal:
         backend.set("key", b"longer", None)
-    assert (backend.get("key"), backend.usage(), len(value_files(tmp_path))) == (b"old", Usage(1, 3), 1)
+    assert (backend.get("key"), held(backend), len(value_files(tmp_path))) == (b"old", (1, 3), 1)
     backend.close()
     with opened(tmp_path) as backend:
         assert (backend.get("key"), backend.damaged) == (b"old", 0)
@@ -362,7 +290,7 @@ def test_a_disk_that_fails_while_reading_or_deleting_loses_nothing(tmp_path: Pat
     for verb in (backend.sweep, backend.clear):
         with failing(Path, "unlink", errno.EROFS), pytest.raises(StoreError, match="could not remove"):
             verb()
-    assert (backend.damaged, backend.usage(), backend.sweep()) == (0, Usage(1, 1), 1)
+    assert (backend.damaged, held(backend), backend.sweep()) == (0, (1, 1), 1)
 
 
 def test_a_folder_that_cannot_be_had_is_a_sentence(tmp_path: Path) -> None:
@@ -465,7 +393,7 @@ def test_memory_does_not_grow_with_the_values(tmp_path: Path) -> None:
             assert store.get("task", 1, f"client-{client}") == bytes([client]) * MEGABYTES_3
         backend.close()
         with opened(tmp_path, limits=limits) as backend:
-            assert backend.usage() == Usage(50, 50 * MEGABYTES_3)
+            assert held(backend) == (50, 50 * MEGABYTES_3)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -485,7 +413,7 @@ def test_an_update_store_refuses_when_full_and_evicts_nothing(tmp_path: Path) ->
         assert len(store.consume("task", turn)) == 2
         with pytest.raises(PeerFault, match="round-closed"):
             store.put("task", turn, "cid", b"c")
-    assert (backend.usage(), value_files(tmp_path)) == (Usage(0, 0), [])
+    assert (held(backend), value_files(tmp_path)) == ((0, 0), [])
 
 
 def test_an_update_that_the_disk_lost_has_a_name_and_one_that_it_refused_may_come_again(tmp_path: Path) -> None:

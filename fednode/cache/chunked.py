@@ -1,0 +1,241 @@
+"""Any backend for values larger than it takes: in pieces under a manifest, all of it or a miss."""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from threading import Lock
+from typing import Final
+
+from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.pieces import (
+    GENERATION_BYTES,
+    PIECE_BYTES,
+    Cut,
+    Damaged,
+    Manifest,
+    check_piece_bytes,
+    cut,
+    encoded_limit,
+    key_bytes,
+)
+from fednode.cache.values import Undecodable, decode, encode, size_of
+from fednode.errors import StoreError
+
+_STRIPES: Final = 64
+_TAG: Final = "\0pieces"
+_GRACE: Final = 10.0
+"""Seconds that pieces outlive their manifest: who saw it finds them."""
+_ATTEMPTS: Final = 16
+
+
+class Chunked:
+    """A `CacheBackend` for values of up to `value_bytes`, over an `inner` that takes `piece_bytes` and a little more.
+
+    `inner` must belong to it alone, and be empty or filled by another `Chunked`. A value of `piece_bytes` or less goes
+    through as it is, a larger one as pieces and, after them, a manifest with a checksum. Where `inner` lost or changed
+    a piece the value is a miss, counted in `damaged`, and the rest of it is freed. A killed process may leave pieces
+    without a manifest in an `inner` that outlives it: they are freed when this is made. `usage` is that of `inner`:
+    each piece counts as an entry; `sweep` counts values.
+    """
+
+    def __init__(
+        self,
+        inner: CacheBackend,
+        piece_bytes: int = PIECE_BYTES,
+        value_bytes: int = 1 << 30,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        check_piece_bytes(piece_bytes, value_bytes)
+        self._inner = inner
+        self._piece_bytes = piece_bytes
+        self._value_bytes = value_bytes
+        self._draw = draw
+        self._limit = encoded_limit(value_bytes)
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
+        self._lock = Lock()
+        self._split: dict[str, tuple[str, ...]] = {}
+        self._damaged = self._refused = 0
+        self._load()
+
+    def get(self, key: str) -> Value | Missing:
+        """As `CacheBackend.get`."""
+        return self._whole(key, self._inner.get(_place(key)))
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """As `CacheBackend.get_many`."""
+        wanted = tuple(dict.fromkeys(keys))
+        found = self._inner.get_many(map(_place, wanted))
+        whole = ((key, self._whole(key, found.get(_place(key), MISSING))) for key in wanted)
+        return {key: value for key, value in whole if not isinstance(value, Missing)}
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
+        """As `CacheBackend.set`."""
+        check_ttl(ttl)
+        self._store(key, value, ttl, self._inner.set)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """As `CacheBackend.set_many`; one by one, for what has pieces needs an order."""
+        check_ttl(ttl)
+        for key, value in items.items():
+            self.set(key, value, ttl)
+
+    def pin(self, key: str, value: Value) -> None:
+        """As `CacheBackend.pin`: no piece of it is evicted."""
+        self._store(key, value, None, lambda place, content, _: self._inner.pin(place, content))
+
+    def delete(self, key: str) -> bool:
+        """As `CacheBackend.delete`."""
+        with self._stripe(key):
+            there = self._inner.delete(_place(key))
+            self._free(self._split.pop(key, ()))
+        return there
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with ExitStack() as stack:
+            for stripe in self._stripes:
+                stack.enter_context(stripe)
+            self._inner.clear()
+            self._split.clear()
+
+    def sweep(self) -> int:
+        """Free what has expired; the number of values freed. No work where `inner` frees nothing."""
+        freed = self._inner.sweep()
+        if not freed or not self._split:
+            return freed
+        there = {place[1:] for place in self._inner.keys(_place(""))}
+        for key in [key for key in tuple(self._split) if key not in there]:
+            with self._stripe(key):
+                # nobody writes it now; a write that was under way a moment ago has put its manifest there
+                if isinstance(self._inner.get(_place(key)), Missing):
+                    # the inner counted those of its pieces that it freed
+                    freed -= self._free(self._split.pop(key, ()))
+        return max(0, freed)
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """As `CacheBackend.keys`."""
+        for place in self._inner.keys(_place(prefix)):
+            yield place[1:]
+
+    def usage(self) -> Usage:
+        """Entries, bytes and counts of `inner`; what was refused or damaged here is added."""
+        inner = self._inner.usage()
+        return replace(inner, damaged=inner.damaged + self._damaged, refusals=inner.refusals + self._refused)
+
+    def _store(
+        self, key: str, value: Value, ttl: float | None, put: Callable[[str, Value, float | None], None]
+    ) -> None:
+        size = size_of(value)
+        if size > self._value_bytes:
+            with self._lock:
+                self._refused += 1
+            raise TooLarge(size, self._value_bytes)
+        if size <= self._piece_bytes and not _looks_split(value):
+            with self._stripe(key):
+                put(_place(key), value, ttl)
+                self._free(self._split.pop(key, ()))
+            return
+        data = encode(value)
+        if len(data) > self._limit:
+            raise TooLarge(len(data), self._limit)
+        ready = cut(key_bytes(key), data, self._piece_bytes, self._draw(GENERATION_BYTES))
+        with self._stripe(key):
+            self._store_pieces(key, ready, ttl, put)
+
+    def _store_pieces(
+        self, key: str, ready: Cut, ttl: float | None, put: Callable[[str, Value, float | None], None]
+    ) -> None:
+        names = _names(key, ready.manifest)
+        evictions = self._inner.usage().evictions
+        try:
+            for name, piece in zip(names, ready.pieces, strict=True):
+                put(name, bytes(piece), None if ttl is None else ttl + _GRACE)
+            if self._inner.usage().evictions != evictions and len(self._inner.get_many(names)) != len(names):
+                raise StoreFull(f"no room for {ready.manifest.size} bytes in pieces; raise the limits of the cache")
+            put(_place(key), (_TAG, ready.record), ttl)
+        except BaseException:
+            self._free(names)
+            raise
+        self._free(self._split.pop(key, ()))
+        self._split[key] = names
+
+    def _whole(self, key: str, content: Value | Missing) -> Value | Missing:
+        for _ in range(_ATTEMPTS):
+            if not _looks_split(content):
+                return self._gone(key) if isinstance(content, Missing) else content
+            record = content[1]  # type: ignore[index]
+            try:
+                return decode(self._joined(key, record))
+            except (Damaged, Undecodable):
+                again = self._inner.get(_place(key))
+                if _looks_split(again) and again[1] == record:  # type: ignore[index]
+                    return self._drop(key, record)
+                # overwritten while its pieces were fetched: no damage
+                content = again
+        raise StoreError(f"the cached value {key} is overwritten faster than it can be read; give it fewer writers")
+
+    def _joined(self, key: str, record: bytes) -> bytes:
+        manifest = Manifest.read(record, self._limit)
+        if not manifest.count:
+            return manifest.inline(record, key_bytes(key))
+        names = _names(key, manifest)
+        found = self._inner.get_many(names)
+        pieces = [piece for name in names if isinstance(piece := found.get(name), bytes)]
+        return manifest.join(key_bytes(key), pieces)
+
+    def _gone(self, key: str) -> Missing:
+        if key in self._split:
+            with self._stripe(key):
+                # nobody writes it now: it expired, or was evicted
+                if isinstance(self._inner.get(_place(key)), Missing):
+                    self._free(self._split.pop(key, ()))
+        return MISSING
+
+    def _drop(self, key: str, record: bytes) -> Missing:
+        with self._stripe(key):
+            content = self._inner.get(_place(key))
+            if _looks_split(content) and content[1] == record:  # type: ignore[index]
+                with self._lock:
+                    self._damaged += 1
+                self._inner.delete(_place(key))
+                self._free(self._split.pop(key, ()))
+        return MISSING
+
+    def _free(self, names: Iterable[str]) -> int:
+        """Delete pieces; how many were gone already."""
+        gone = 0
+        for name in names:
+            # what cannot be deleted now is in nobody's way
+            with suppress(StoreError):
+                gone += not self._inner.delete(name)
+        return gone
+
+    def _load(self) -> None:
+        pieces: dict[str, list[str]] = {}
+        for name in self._inner.keys("p"):
+            pieces.setdefault(name.split(":", 2)[2], []).append(name)
+        for key, names in pieces.items():
+            content = self._inner.get(_place(key))
+            kept: tuple[str, ...] = ()
+            if _looks_split(content):
+                with suppress(Damaged):
+                    kept = _names(key, Manifest.read(content[1], self._limit))  # type: ignore[index]
+            self._free(set(names) - set(kept))
+            if kept:
+                self._split[key] = kept
+
+    def _stripe(self, key: str) -> Lock:
+        return self._stripes[hash(key) % _STRIPES]
+
+
+def _place(key: str) -> str:
+    return "v" + key
+
+
+def _names(key: str, manifest: Manifest) -> tuple[str, ...]:
+    return tuple(f"p{manifest.generation.hex()}:{number}:{key}" for number in range(manifest.count))
+
+
+def _looks_split(content: Value) -> bool:
+    return type(content) is tuple and len(content) == 2 and content[0] == _TAG and type(content[1]) is bytes

@@ -1,0 +1,88 @@
+"""The files of `FileBackend`: a fixed part (`_FIXED`), the key, a SHA-256 seal over both, and the encoded value.
+
+A file's name is the SHA-256 of the key and a running number: where a killed process left two, the higher number holds.
+Seal and digest find damage, not forgery: updates are sealed before they come here.
+"""
+
+import os
+import re
+import struct
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import BinaryIO, Final, Self
+
+from fednode.cache.backend import Value
+from fednode.cache.values import Undecodable, decode
+
+VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
+ASIDE_NAME: Final = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.[0-9a-f]{8}")
+
+_MAGIC: Final = b"FNvalue2"
+_FIXED: Final = struct.Struct("<8sQddIQQB32s")
+"""Magic with version, number, ttl and expiry (s, infinite for none), bytes of the key, of the encoded value and of the
+value as it counts against limits, 1 if pinned, SHA-256 of the encoded value."""
+_SEAL: Final = 32
+
+
+class DamagedFile(Exception):
+    """The file is not what was written under its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a value file says before the value."""
+
+    key: str
+    number: int
+    ttl: float
+    expires_at: float
+    """Wall clock: a monotonic clock starts anew with the machine, so its readings mean nothing after a restart."""
+    encoded: int
+    """Bytes of the value in the file."""
+    size: int
+    """Bytes that the value counts against limits."""
+    pinned: bool
+    digest: bytes
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return _name(self.key.encode("utf-8", "surrogatepass"), self.number)
+
+    def pack(self) -> bytes:
+        """All that stands before the value."""
+        key = self.key.encode("utf-8", "surrogatepass")
+        lengths = (len(key), self.encoded, self.size, self.pinned)
+        fixed = _FIXED.pack(_MAGIC, self.number, self.ttl, self.expires_at, *lengths, self.digest)
+        return fixed + key + sha256(fixed + key).digest()
+
+    @classmethod
+    def read(cls, file: BinaryIO, name: str) -> Self:
+        """The header of the file called `name`, which is then at its value. Raises `DamagedFile`, `OSError`."""
+        fixed = file.read(_FIXED.size)
+        if len(fixed) != _FIXED.size or not fixed.startswith(_MAGIC):
+            raise DamagedFile
+        _, number, ttl, expires_at, key_size, encoded, size, pinned, digest = _FIXED.unpack(fixed)
+        # before anything of a damaged length is read into memory
+        if os.fstat(file.fileno()).st_size != _FIXED.size + key_size + _SEAL + encoded:
+            raise DamagedFile
+        key, seal = file.read(key_size), file.read(_SEAL)
+        if sha256(fixed + key).digest() != seal or _name(key, number) != name:
+            raise DamagedFile
+        return cls(key.decode("utf-8", "surrogatepass"), number, ttl, expires_at, encoded, size, pinned == 1, digest)
+
+
+def read_value(file: BinaryIO, name: str) -> Value:
+    """The value in the file called `name`. Raises `DamagedFile`, `OSError`."""
+    header = Header.read(file, name)
+    encoded = file.read(header.encoded)
+    if len(encoded) != header.encoded or sha256(encoded).digest() != header.digest:
+        raise DamagedFile
+    try:
+        return decode(encoded)
+    except Undecodable as error:
+        raise DamagedFile from error
+
+
+def _name(key: bytes, number: int) -> str:
+    return f"{sha256(key).hexdigest()}.{number:016x}"

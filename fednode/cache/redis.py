@@ -1,0 +1,322 @@
+"""The one door to redis-py: commands to a Redis or Valkey server, and the messages that its tracking sends.
+
+Nothing waits for ever, a command that was cut short takes its connection with it (so that no answer is ever read as
+another's), and what goes wrong is one sentence without a password in it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from fednode.cache.backend import StoreFull
+from fednode.cache.redis_address import RedisAddress
+from fednode.clock import Clock
+from fednode.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    import redis
+
+Command: TypeAlias = tuple[Any, ...]
+_T = TypeVar("_T")
+
+_MAX_CONNECTIONS: Final = 256
+
+
+class Reply(Enum):
+    """Answers that are no values."""
+
+    JUNK = "junk"
+    """The key holds something of another type: a list, a set, a hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """Seconds to wait for one answer, pauses between attempts to reach the server, and what a full one is worth.
+
+    Raises `ConfigError` for what is no number of seconds.
+    """
+
+    timeout: float = 5.0
+    pauses: tuple[float, ...] = (0.05, 0.2, 0.8)
+    retry_after: float = 1.0
+
+    def __post_init__(self) -> None:
+        for seconds in (self.timeout, self.retry_after, *self.pauses):
+            if not 0 < seconds < 3600:
+                raise ConfigError(f"{seconds} s is no time to wait for a cache server; give 0 to 3600 seconds")
+
+
+class Link:
+    """Connections to one server or cluster, made when they are needed. Thread-safe; close it, or use it with `with`."""
+
+    def __init__(self, address: RedisAddress, options: LinkOptions, clock: Clock) -> None:
+        self._address = address
+        self._options = options
+        self._clock = clock
+        self._lock = Lock()
+        self._made: Any = None
+
+    def __repr__(self) -> str:
+        return f"Link({self._address})"
+
+    @property
+    def batches(self) -> bool:
+        """Whether commands on several keys may be atomic: not in a cluster."""
+        return not self._address.cluster
+
+    def close(self) -> None:
+        """Let all connections go; a later command makes new ones."""
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+    def run(self, commands: Sequence[Command], *, atomic: bool = False) -> list[Any]:
+        """The answers, in order; `atomic`: all at once (in a cluster: on the keys of one slot) or none of them.
+
+        Where the connection breaks or cannot be had, all are sent again after each of the pauses: they must bear being
+        executed twice. Raises `StoreFull` where the server has no memory for one of them, `StoreError` else.
+        """
+        return self._attempted(lambda: self._once(commands, atomic=atomic))
+
+    def scan(self, pattern: bytes) -> Iterator[list[bytes]]:
+        """The names that match, some at a time; one may come twice."""
+        for node in self._attempted(self._nodes):
+            cursor, names = self._attempted(partial(self._scanned, node, 0, pattern))
+            yield names
+            while cursor:
+                cursor, names = self._attempted(partial(self._scanned, node, cursor, pattern))
+                yield names
+
+    def memory(self) -> list[dict[str, object]]:
+        """What each primary says of its memory: INFO, or where the user may not run that, CONFIG GET."""
+        return [self._attempted(partial(self._memory_of, node)) for node in self._attempted(self._nodes)]
+
+    def track(self, prefix: bytes) -> "Tracking":
+        """A connection of its own, on which the server tells of each change under `prefix`. Raises `StoreError`."""
+        if self._address.cluster:
+            raise StoreError("a near cache follows one server, not a cluster; it lives by time alone here")
+        client = self._client()
+        with self._spoken():
+            arguments = {**client.connection_pool.connection_kwargs, "protocol": 3}
+            connection = client.connection_pool.connection_class(**arguments)
+            try:
+                connection.connect()
+                connection._parser.set_invalidation_push_handler(lambda message: message)
+                connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix)
+                connection.read_response()
+            except BaseException:
+                connection.disconnect()
+                raise
+        return Tracking(connection, self._spoken())
+
+    def _attempted(self, action: Callable[[], _T]) -> _T:
+        for pause in self._options.pauses:
+            try:
+                return action()
+            except _Unreachable:
+                self._clock.sleep(pause)
+        return action()
+
+    def _scanned(self, node: Any, cursor: int, pattern: bytes) -> tuple[int, list[bytes]]:
+        with self._spoken():
+            following, names = node.execute_command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+        return int(following), names
+
+    def _memory_of(self, node: Any) -> dict[str, object]:
+        import redis
+
+        with self._spoken():
+            with suppress(redis.exceptions.NoPermissionError):
+                return dict(node.info("memory"))
+            with suppress(redis.exceptions.NoPermissionError):
+                return {str(_text(name)): value for name, value in node.config_get("maxmemory*").items()}
+        return {}
+
+    def _once(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
+        with self._spoken():
+            pipeline = self._client().pipeline(transaction=atomic)
+            try:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                replies: list[Any] = pipeline.execute(raise_on_error=False)
+            finally:
+                # a connection that an error left in the pipeline goes back closed
+                with suppress(Exception):
+                    pipeline.reset()
+            return [self._checked(reply) for reply in replies]
+
+    def _checked(self, reply: Any) -> Any:
+        if isinstance(reply, Exception):
+            if str(reply).startswith("WRONGTYPE"):
+                return Reply.JUNK
+            raise reply
+        return reply
+
+    def _nodes(self) -> list[Any]:
+        with self._spoken():
+            client = self._client()
+            if not self._address.cluster:
+                return [client]
+            return [client.get_redis_connection(node) for node in client.get_primaries()]
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                self._made = _connect(self._address, self._options)
+            return self._made
+
+    def _spoken(self) -> "_Spoken":
+        return _Spoken(str(self._address), self._options)
+
+
+class Tracking:
+    """Names that changed on the server, as they change. For one thread; `close` may come from another."""
+
+    def __init__(self, connection: Any, spoken: "_Spoken") -> None:
+        self._connection = connection
+        self._spoken = spoken
+
+    def wait(self, seconds: float) -> tuple[bytes, ...] | None:
+        """The names of the next message; none if `seconds` pass without one; None where everything may have changed.
+
+        Raises `StoreError` where the connection is gone: nothing will come any more.
+        """
+        import redis
+
+        with self._spoken:
+            try:
+                message = self._connection.read_response(push_request=True, timeout=seconds, disconnect_on_error=False)
+            except redis.exceptions.TimeoutError:
+                return ()
+            except (AttributeError, ValueError):
+                # what redis-py trips over where another thread closed the connection meanwhile
+                raise redis.exceptions.ConnectionError("closed") from None
+        if not isinstance(message, list) or len(message) != 2 or message[0] != b"invalidate" or message[1] is None:
+            return None
+        return tuple(message[1])
+
+    def close(self) -> None:
+        """End it; a `wait` of another thread returns with an error."""
+        with suppress(Exception):
+            self._connection.disconnect()
+
+
+class _Unreachable(StoreError):
+    """No connection, or it broke: worth another attempt."""
+
+
+class _Spoken:
+    """Turns what redis-py raises into our own, in one sentence and without what was sent."""
+
+    def __init__(self, server: str, options: LinkOptions) -> None:
+        self._server = server
+        self._options = options
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        import redis
+
+        if isinstance(error, (redis.exceptions.RedisError, OSError)):
+            raise self._said(error) from None
+
+    def _said(self, error: Exception) -> StoreError:
+        from redis import exceptions as known
+
+        reason = _reason(error)
+        if isinstance(error, known.OutOfMemoryError):
+            return StoreFull(
+                f"the cache server {self._server} is at its maxmemory; consume what waits there, raise maxmemory, or "
+                "try again later",
+                self._options.retry_after,
+            )
+        if isinstance(error, (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)):
+            return StoreError(
+                f"the cache server {self._server} refuses this user ({reason}); check user, password and its ACL"
+            )
+        if isinstance(error, known.TimeoutError):
+            return StoreError(
+                f"the cache server {self._server} did not answer within {self._options.timeout:g} s; see what it is "
+                "busy with, or allow it more time"
+            )
+        if isinstance(error, known.ResponseError) and not isinstance(error, _redirections()):
+            return StoreError(f"the cache server {self._server} refused a command ({reason}); see its log")
+        return _Unreachable(
+            f"could not reach the cache server {self._server} ({reason}); check that it runs, its address and its TLS"
+        )
+
+
+def _redirections() -> tuple[type[Exception], ...]:
+    from redis import exceptions as known
+
+    return (known.ClusterDownError, known.TryAgainError, known.MovedError, known.AskError, known.ReadOnlyError)
+
+
+def _reason(error: Exception) -> str:
+    # redis-py puts the command, and so a part of the value, before it
+    return str(error).rpartition("caused error: ")[2][:200] or type(error).__name__
+
+
+def _text(name: object) -> object:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _connect(address: RedisAddress, options: LinkOptions) -> Any:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    shared: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": options.timeout,
+        "socket_connect_timeout": options.timeout,
+        # attempts are counted in one place, by a clock that tests can move
+        "retry": Retry(NoBackoff(), 3 if address.cluster else 0),
+        "lib_name": None,
+        "lib_version": None,
+        "credential_provider": _credentials(address),
+    }
+    if address.socket is None:
+        shared |= {"host": address.host, "port": address.port, **_tls(address)}
+    if address.cluster:
+        return redis.RedisCluster(**shared)
+    where: dict[str, Any] = {"unix_socket_path": str(address.socket)} if address.socket else {}
+    return redis.Redis(db=address.db, max_connections=_MAX_CONNECTIONS, **where, **shared)
+
+
+def _tls(address: RedisAddress) -> dict[str, Any]:
+    if address.tls is None:
+        return {}
+    files = address.tls
+    return {
+        "ssl": True,
+        "ssl_ca_certs": str(files.ca) if files.ca else None,
+        "ssl_certfile": str(files.certificate) if files.certificate else None,
+        "ssl_keyfile": str(files.key) if files.key else None,
+        "ssl_check_hostname": True,
+    }
+
+
+def _credentials(address: RedisAddress) -> "redis.CredentialProvider | None":
+    import redis
+
+    if address.password is None:
+        return None
+    given = (address.user, address.password) if address.user else (address.password,)
+
+    class _Credentials(redis.CredentialProvider):
+        """Keeps the password out of every repr that redis-py makes."""
+
+        def get_credentials(self) -> Any:
+            return given
+
+        def __repr__(self) -> str:
+            return "credentials"
+
+    return _Credentials()

@@ -1,0 +1,310 @@
+"""A cache on a Redis or Valkey server: whole values or misses, and no pinned value lost unnoticed."""
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from threading import Lock
+from typing import Final, Self
+
+from fednode.cache.backend import MISSING, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.lost import PinLost
+from fednode.cache.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
+from fednode.cache.redis import Link
+from fednode.cache.redis_address import RedisAddress
+from fednode.cache.redis_book import Book, Noted
+from fednode.cache.redis_check import check_no_eviction
+from fednode.cache.redis_feed import Feed
+from fednode.cache.redis_values import Lasting, RedisOptions, RedisValues
+from fednode.cache.values import encode, size_of
+from fednode.clock import Clock
+
+_STRIPES: Final = 64
+_BATCH: Final = 256
+_BATCH_BYTES: Final = 8 << 20
+_POLICY_SECONDS: Final = 10.0
+"""How long a pin trusts what the server said of its eviction."""
+
+
+class RedisBackend:
+    """A `CacheBackend` on a Redis (6.2 and later) or Valkey server; several processes may share a namespace.
+
+    What comes out is whole and what was stored, or a miss: a half-written, cut, changed or foreign value is counted in
+    `damaged` and stays until it is overwritten or expires. Wall clocks of nodes that share a namespace must agree
+    within a time to live. Beyond `options.limits`, or the server's maxmemory, it raises `StoreFull`; it never evicts.
+    `sweep` settles this backend's account; the server frees what expires by itself.
+
+    Pins have no expiry. One that the server lost, by eviction, a restart without its disk or another's hand, raises
+    `PinLost` from `get` (is left out by `get_many`) until it is deleted or set again: each is counted once in `losses`.
+    Only what this backend pinned itself is watched. `usage` counts what this backend wrote.
+
+    Raises `StoreError` where the server cannot be reached, refuses, or is too slow; a `set` or `pin` may then have
+    happened or not. With `options.pins`, or at the first pin, `ConfigError` for a server that could evict.
+    """
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        options: RedisOptions,
+        clock: Clock,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._draw = draw
+        self._server = str(address)
+        self._limit = encoded_limit(options.limits.value_bytes)
+        self._book = Book(options.limits)
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
+        self._trusted_until = -math.inf
+        self._link = Link(address, options.link, clock)
+        self._values = RedisValues(self._link, options, clock)
+        self._names = self._values.names
+        try:
+            self._link.run([self._values.head("")])
+            if options.pins:
+                self.require_no_eviction()
+        except BaseException:
+            self._link.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"RedisBackend({self._server}, {self._options.namespace})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def losses(self) -> int:
+        """Pinned values that were found gone."""
+        return self._book.losses
+
+    def close(self) -> None:
+        """Let the connections go; everything stays on the server. Closing twice is allowed."""
+        self._link.close()
+
+    def require_no_eviction(self) -> None:
+        """Raise `ConfigError` if the server, or a primary of the cluster, could evict a pinned value."""
+        for memory in self._link.memory():
+            check_no_eviction(memory, self._server)
+        self._trusted_until = self._clock.now() + _POLICY_SECONDS
+
+    def get(self, key: str) -> Value | Missing:
+        """As `CacheBackend.get`. Raises `PinLost` for a pinned value that is gone, `StoreError`."""
+        found = self.get_lasting(key)
+        return found if isinstance(found, Missing) else found.value
+
+    def get_lasting(self, key: str) -> Lasting | Missing:
+        """`get`, with the time that the value has still to live."""
+        found = self._read((key,))[0]
+        return self._explain(key) if found is None else found
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """As `CacheBackend.get_many`, in a round trip for each 256 keys."""
+        return {key: found.value for key, found in self.get_many_lasting(keys).items()}
+
+    def get_many_lasting(self, keys: Iterable[str]) -> dict[str, Lasting]:
+        """`get_many`, with the times that the values have still to live."""
+        wanted = tuple(dict.fromkeys(keys))
+        found: dict[str, Lasting] = {}
+        for start in range(0, len(wanted), _BATCH):
+            batch = wanted[start : start + _BATCH]
+            for key, read in zip(batch, self._read(batch), strict=True):
+                one: Lasting | Missing = MISSING
+                with suppress(PinLost):
+                    one = self._explain(key) if read is None else read
+                if not isinstance(one, Missing):
+                    found[key] = one
+        return found
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
+        """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull` where there is no room."""
+        check_ttl(ttl)
+        self._place(key, *self._prepared(key, value, ttl, pinned=False), ttl)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """As `CacheBackend.set_many`, small values together."""
+        check_ttl(ttl)
+        batch: dict[str, tuple[Cut, Noted]] = {}
+        waiting = 0
+        try:
+            for key, value in items.items():
+                ready, noted = self._prepared(key, value, ttl, pinned=False)
+                if ready.pieces or not self._link.batches:
+                    try:
+                        self._flush(batch, ttl)
+                        self._place(key, ready, noted, ttl)
+                    finally:
+                        self._book.release(noted)
+                    continue
+                waiting = waiting * bool(batch) + ready.manifest.size
+                batch[key] = (ready, noted)
+                if len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
+                    self._flush(batch, ttl)
+        finally:
+            self._flush(batch, ttl)
+
+    def pin(self, key: str, value: Value) -> None:
+        """As `CacheBackend.pin`. Raises `ConfigError` for a server that could evict, `StoreFull` for a full one."""
+        if self._clock.now() >= self._trusted_until:
+            self.require_no_eviction()
+        self._place(key, *self._prepared(key, value, None, pinned=True), None)
+
+    def delete(self, key: str) -> bool:
+        """As `CacheBackend.delete`. A connection that breaks meanwhile may make it False though it was there."""
+        with self._stripe(key):
+            ask = [self._values.head(key), ("UNLINK", self._names.record(key))]
+            manifest = self._values.manifest(self._link.run(ask, atomic=True)[0])
+            noted = self._book.entry(key)
+            self._book.forget(key)
+        self._free(key, manifest, noted)
+        return manifest is not None and manifest.expires_at > self._clock.time()
+
+    def clear(self) -> None:
+        """Forget everything in this namespace, whoever wrote it; nothing outside it."""
+        with ExitStack() as stack:
+            for stripe in self._stripes:
+                stack.enter_context(stripe)
+            for pattern in self._names.everything:
+                for names in self._link.scan(pattern):
+                    if names:
+                        self._link.run([("UNLINK", name) for name in names])
+            self._book.clear()
+
+    def sweep(self) -> int:
+        """The number of values of this backend that expired and were not accounted for yet; the server frees them."""
+        return self._book.sweep(self._clock.now())
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """As `CacheBackend.keys`, of this namespace, whoever wrote them."""
+        seen: set[str] = set()
+        for names in self._link.scan(self._names.beginning(prefix)):
+            told = {key for name in names if (key := self._names.key(name)) is not None}
+            yield from self._values.living(told - seen)
+            seen |= told
+
+    def usage(self) -> Usage:
+        """What this backend wrote and has not seen go, and what happened to it since it was made."""
+        return self._book.usage()
+
+    def lost_pins(self) -> tuple[str, ...]:
+        """Asks the server for every pinned value, without fetching it; the keys of those that are gone, sorted."""
+        lost: list[str] = []
+        pins = self._book.pins()
+        for start in range(0, len(pins), _BATCH):
+            batch = pins[start : start + _BATCH]
+            there = self._link.run([("EXISTS", *self._all_names(key, noted)) for key, noted in batch])
+            suspects = [key for (key, noted), count in zip(batch, there, strict=True) if count != noted.count + 1]
+            for key in suspects:
+                try:
+                    self._explain(key)
+                except PinLost:
+                    lost.append(key)
+        return tuple(sorted(lost))
+
+    def follow(self) -> Feed:
+        """A connection of its own that tells of every change in this namespace. Raises `StoreError`."""
+        probe = self._names.probe(self._draw(GENERATION_BYTES).hex())
+
+        def write_probe() -> None:
+            self._link.run([("SET", probe, b"", "PX", 1000)])
+
+        return Feed(self._link.track(self._names.records), self._names, write_probe)
+
+    def _read(self, keys: tuple[str, ...]) -> list[Lasting | None]:
+        found: list[Lasting | None] = []
+        for one in self._values.read(keys):
+            if isinstance(one, Damaged):
+                self._book.damage()
+            found.append(None if isinstance(one, Damaged) else one)
+        return found
+
+    def _explain(self, key: str) -> Lasting | Missing:
+        """Why `key` was missed: nothing was there, it expired, or the server lost it."""
+        if self._book.entry(key) is None:
+            return MISSING
+        with self._stripe(key):
+            noted = self._book.entry(key)
+            if noted is None:
+                return MISSING
+            if noted.expires_at <= self._clock.now():
+                self._book.sweep(self._clock.now())
+                return MISSING
+            # nobody here writes it now: what is missing this time was lost
+            found = self._values.read((key,))[0]
+            if isinstance(found, Lasting):
+                return found
+            if noted.pinned:
+                self._book.lost(key)
+                raise PinLost(key)
+            self._book.evicted(key)
+            return MISSING
+
+    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, Noted]:
+        """A value ready to be written, and room held for it. Raises `TooLarge`, `StoreFull`, and as `encode`."""
+        size, limit = size_of(value), self._options.limits.value_bytes
+        if size > limit:
+            self._book.refused()
+            raise TooLarge(size, limit)
+        data = encode(value)
+        if len(data) > self._limit:
+            self._book.refused()
+            raise TooLarge(len(data), self._limit)
+        life = math.inf if ttl is None else ttl
+        generation = self._draw(GENERATION_BYTES)
+        ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
+        noted = Noted(size, self._clock.now() + life, generation, ready.manifest.count, pinned)
+        self._book.admit(key, noted, self._clock.now())
+        return ready, noted
+
+    def _place(self, key: str, ready: Cut, noted: Noted, ttl: float | None) -> None:
+        try:
+            with self._stripe(key):
+                before = self._book.entry(key)
+                manifest = self._values.write(key, ready, ttl)
+                self._book.note(key, noted)
+        except StoreFull:
+            self._book.refused()
+            raise
+        finally:
+            self._book.release(noted)
+        self._free(key, manifest, before, noted.generation)
+
+    def _flush(self, batch: dict[str, tuple[Cut, Noted]], ttl: float | None) -> None:
+        """Store the small values in `batch` and empty it: at once, or where that is refused in order to the first."""
+        items = dict(batch)
+        batch.clear()
+        try:
+            self._place_together(items, ttl)
+        except StoreFull:
+            for key, ready in items.items():
+                self._place(key, *ready, ttl)
+
+    def _place_together(self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None) -> None:
+        commands = [one for key, (ready, _) in items.items() for one in self._values.commit(key, ready, ttl)]
+        with ExitStack() as stack:
+            for _, noted in items.values():
+                stack.callback(self._book.release, noted)
+            for number in sorted({hash(key) % _STRIPES for key in items}):
+                stack.enter_context(self._stripes[number])
+            before = [self._book.entry(key) for key in items]
+            # a small value makes two commands, and the first asks for the old manifest
+            heads = self._link.run(commands, atomic=True)[::2] if commands else []
+            for key, (_, noted) in items.items():
+                self._book.note(key, noted)
+        for (key, (_, noted)), head, old in zip(items.items(), heads, before, strict=True):
+            self._free(key, self._values.manifest(head), old, noted.generation)
+
+    def _free(self, key: str, manifest: Manifest | None, noted: Noted | None, new: bytes = b"") -> None:
+        # both: a transaction that was sent again after its answer was lost sees what it wrote itself the first time
+        old = {(one.generation, one.count) for one in (manifest, noted) if one is not None and one.generation != new}
+        self._values.unlink_pieces(key, old)
+
+    def _all_names(self, key: str, noted: Noted) -> list[bytes]:
+        return [self._names.record(key), *self._names.pieces(key, noted.generation, noted.count)]
+
+    def _stripe(self, key: str) -> Lock:
+        return self._stripes[hash(key) % _STRIPES]

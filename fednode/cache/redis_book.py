@@ -1,0 +1,169 @@
+"""What a `RedisBackend` knows of its own writes: for its counts, and to tell a loss from a miss."""
+
+import heapq
+import math
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from fednode.cache.backend import Limits, StoreFull, Usage
+
+_SLACK: Final = 64
+"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """One value that was written and not yet deleted. `expires_at` is monotonic, infinite for no expiry."""
+
+    size: int
+    expires_at: float
+    generation: bytes
+    count: int
+    pinned: bool
+
+
+class Book:
+    """Thread-safe. It follows the writes of this process alone: what others write to the server is not in it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = Lock()
+        self._coming: dict[bytes, tuple[int, int]] = {}
+        self._entries: dict[str, Noted] = {}
+        self._expiries: list[tuple[float, bytes, str]] = []
+        self._lost: set[str] = set()
+        self._bytes = self._pinned = self._pinned_bytes = 0
+        self._evictions = self._expired = self._refusals = self._damaged = self._losses = 0
+
+    @property
+    def losses(self) -> int:
+        """Pinned values that were found gone."""
+        return self._losses
+
+    def entry(self, key: str) -> Noted | None:
+        """What was written under `key` last, if it was not deleted since."""
+        return self._entries.get(key)
+
+    def pins(self) -> tuple[tuple[str, Noted], ...]:
+        """All that is pinned, the lost ones too."""
+        with self._lock:
+            return tuple((key, noted) for key, noted in self._entries.items() if noted.pinned)
+
+    def admit(self, key: str, noted: Noted, now: float) -> None:
+        """Hold room for a write until it is noted or released. Raises `StoreFull` where there is none."""
+        with self._lock:
+            old = self._entries.get(key)
+            growth = (old is None, noted.size - (0 if old is None else old.size))
+            if not self._fits(growth):
+                self._sweep(now)
+            if not self._fits(growth):
+                self._refusals += 1
+                raise StoreFull(
+                    f"no room for {noted.size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
+                    f"{self._bytes} of {self._limits.total_bytes} bytes are in use; try again later or raise the limits"
+                )
+            self._coming[noted.generation] = growth
+
+    def release(self, noted: Noted) -> None:
+        """The write did not happen, or nobody knows; harmless where it was noted."""
+        with self._lock:
+            self._coming.pop(noted.generation, None)
+
+    def note(self, key: str, noted: Noted) -> None:
+        """`key` was written."""
+        with self._lock:
+            self._coming.pop(noted.generation, None)
+            self._drop(key)
+            self._entries[key] = noted
+            self._count(noted, 1)
+            if math.isfinite(noted.expires_at):
+                heapq.heappush(self._expiries, (noted.expires_at, noted.generation, key))
+                self._compact()
+
+    def forget(self, key: str) -> None:
+        """`key` was deleted."""
+        with self._lock:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Everything was deleted."""
+        with self._lock:
+            for key in tuple(self._entries):
+                self._drop(key)
+            self._expiries.clear()
+
+    def evicted(self, key: str) -> None:
+        """`key` is gone before its time."""
+        with self._lock:
+            self._evictions += key in self._entries
+            self._drop(key)
+
+    def lost(self, key: str) -> None:
+        """The pinned `key` is gone; counted once, and kept until somebody deletes it."""
+        with self._lock:
+            self._losses += key not in self._lost
+            self._lost.add(key)
+
+    def refused(self) -> None:
+        """A value found no room."""
+        with self._lock:
+            self._refusals += 1
+
+    def damage(self) -> None:
+        """A value was not what was stored."""
+        with self._lock:
+            self._damaged += 1
+
+    def sweep(self, now: float) -> int:
+        """Forget what expired by `now`; how many."""
+        with self._lock:
+            return self._sweep(now)
+
+    def usage(self) -> Usage:
+        """Entries, bytes and counts so far."""
+        with self._lock:
+            return Usage(
+                entries=len(self._entries),
+                bytes=self._bytes,
+                pinned_entries=self._pinned,
+                pinned_bytes=self._pinned_bytes,
+                evictions=self._evictions,
+                expiries=self._expired,
+                refusals=self._refusals,
+                damaged=self._damaged,
+            )
+
+    def _fits(self, growth: tuple[int, int]) -> bool:
+        waiting = self._coming.values()
+        entries = len(self._entries) + growth[0] + sum(one for one, _ in waiting)
+        total = self._bytes + growth[1] + sum(size for _, size in waiting)
+        return entries <= self._limits.entries and total <= self._limits.total_bytes
+
+    def _sweep(self, now: float) -> int:
+        before = self._expired
+        while self._expiries and self._expiries[0][0] <= now:
+            _, generation, key = heapq.heappop(self._expiries)
+            noted = self._entries.get(key)
+            # an overwritten key left an item behind that speaks of an older value
+            if noted is not None and noted.generation == generation:
+                self._drop(key)
+                self._expired += 1
+        return self._expired - before
+
+    def _drop(self, key: str) -> None:
+        noted = self._entries.pop(key, None)
+        self._lost.discard(key)
+        if noted is not None:
+            self._count(noted, -1)
+
+    def _count(self, noted: Noted, sign: int) -> None:
+        self._bytes += sign * noted.size
+        self._pinned += sign * noted.pinned
+        self._pinned_bytes += sign * noted.size * noted.pinned
+
+    def _compact(self) -> None:
+        if len(self._expiries) > 2 * len(self._entries) + _SLACK:
+            mortal = [(key, noted) for key, noted in self._entries.items() if math.isfinite(noted.expires_at)]
+            self._expiries = [(noted.expires_at, noted.generation, key) for key, noted in mortal]
+            heapq.heapify(self._expiries)

@@ -1,0 +1,182 @@
+"""`Chunked`: the kit and the walk over two inner backends; lost and foreign pieces; leftovers of a killed process."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import invariant, rule
+from kit.backend import BackendKit
+from kit.backend_machine import BackendMachine
+from kit.clocks import FakeClock
+
+from fednode.cache import MISSING, CacheBackend, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
+from fednode.cache.chunked import Chunked
+from fednode.cache.pieces import Damaged
+
+ROOMY = Limits(entries=10_000, total_bytes=1 << 24, value_bytes=1 << 12)
+BIG = np.arange(1_000, dtype=np.float64)
+
+
+def over(inner: CacheBackend, piece_bytes: int = 1_000) -> Chunked:
+    return Chunked(inner, piece_bytes, value_bytes=1 << 16)
+
+
+def filled() -> tuple[MemoryBackend, Chunked]:
+    inner = MemoryBackend(FakeClock(), ROOMY)
+    chunked = over(inner)
+    chunked.set("big", BIG, None)
+    return inner, chunked
+
+
+class TestChunked(BackendKit):
+    def make(self, clock: FakeClock, limits: Limits) -> Chunked:
+        return Chunked(MemoryBackend(clock, limits, shards=1), min(100, limits.value_bytes), limits.value_bytes)
+
+
+class TestChunkedWithRoomForAllInPieces(BackendKit):
+    """One piece a byte or two: everything that can come in pieces does."""
+
+    def make(self, clock: FakeClock, limits: Limits) -> Chunked:
+        if limits.total_bytes == 20:
+            pytest.skip("pieces carry manifests: no such small limits hold for them")
+        inner = Limits(1 << 20, 1 << 28, 1 << 16)
+        return Chunked(MemoryBackend(clock, inner), max(9, limits.value_bytes // 5_000), limits.value_bytes)
+
+
+class ChunkedMachine(BackendMachine):
+    """Usage counts pieces, so here it is no value's; instead no piece may outlive its value."""
+
+    def make(self, clock: FakeClock, limits: Limits) -> Chunked:
+        self.inner = MemoryBackend(clock, limits)
+        return Chunked(self.inner, 16, limits.value_bytes)
+
+    @rule()
+    def sweep(self) -> None:
+        assert self.backend.sweep() >= 0
+        self.model = self.live()
+        pieces = {name.split(":", 2)[2] for name in self.inner.keys("p")}
+        assert pieces <= self.live().keys()
+
+    @invariant()
+    def limits_hold_and_pins_are_counted(self) -> None:
+        pinned = [held for held in self.live().values() if held.pinned]
+        assert (self.backend.usage().pinned_entries >= len(pinned)) and (self.backend.usage().damaged == 0)
+
+
+TestChunkedMachine = ChunkedMachine.TestCase
+TestChunkedMachine.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+
+
+def test_a_value_over_what_the_inner_takes_comes_back_whole() -> None:
+    inner, chunked = filled()
+    assert 8 * 1_000 // 1_000 < inner.usage().entries < 12
+    back = chunked.get("big")
+    assert isinstance(back, np.ndarray) and back.dtype == BIG.dtype and not back.flags.writeable
+    assert np.array_equal(back, BIG)
+    assert list(chunked.keys()) == ["big"]
+    with pytest.raises(TooLarge, match="65537 bytes"):
+        chunked.set("big", bytes(65_537), None)
+    assert np.array_equal(np.asarray(chunked.get("big")), BIG)
+
+
+@pytest.mark.parametrize("way", ["set", "small", "pin", "delete", "clear", "expire", "sweep"])
+def test_no_piece_of_an_old_value_stays(way: str) -> None:
+    clock = FakeClock()
+    inner = MemoryBackend(clock, ROOMY)
+    chunked = over(inner)
+    chunked.set("big", BIG, 5.0)
+    if way == "set":
+        chunked.set("big", BIG[::-1].copy(), 5.0)
+    elif way == "small":
+        chunked.set("big", b"small", None)
+    elif way == "pin":
+        chunked.pin("big", BIG)
+        assert inner.usage().pinned_entries == inner.usage().entries
+    elif way == "delete":
+        assert chunked.delete("big") and not chunked.delete("big")
+    elif way == "clear":
+        chunked.clear()
+    else:
+        clock.sleep(5.0)
+        assert chunked.get("big") is MISSING if way == "expire" else (chunked.sweep(), chunked.sweep()) == (1, 0)
+    left = {"set": 1 + 9, "pin": 1 + 9, "small": 1, "delete": 0, "clear": 0, "expire": 0, "sweep": 0}[way]
+    assert inner.usage().entries == left
+
+
+def test_a_lost_or_changed_piece_makes_the_value_a_miss_and_frees_the_rest() -> None:
+    for spoil in ("delete", "change", "swap"):
+        inner, chunked = filled()
+        pieces = sorted(inner.keys("p"))
+        if spoil == "delete":
+            inner.delete(pieces[3])
+        elif spoil == "change":
+            inner.set(pieces[3], bytes(1_000), None)
+        else:
+            one, other = inner.get(pieces[3]), inner.get(pieces[4])
+            inner.set(pieces[3], other, None)
+            inner.set(pieces[4], one, None)
+        assert chunked.get_many(["big"]) == {}
+        assert (chunked.usage().damaged, inner.usage().entries) == (1, 0)
+        chunked.set("big", BIG, None)
+        assert np.array_equal(np.asarray(chunked.get("big")), BIG)
+
+
+def test_a_value_that_looks_like_a_manifest_is_a_value() -> None:
+    inner, chunked = filled()
+    manifest = inner.get("vbig")
+    chunked.set("copy", manifest, None)
+    assert chunked.get("copy") == manifest
+    assert chunked.get("big") is not MISSING
+
+
+def test_a_value_that_the_inner_has_no_room_for_is_refused_and_leaves_nothing() -> None:
+    inner = MemoryBackend(FakeClock(), Limits(100, 5_000, 2_000), shards=1)
+    chunked = over(inner)
+    with pytest.raises(StoreFull, match="no room"):
+        chunked.set("big", BIG, None)
+    with pytest.raises(StoreFull):
+        chunked.pin("big", BIG)
+    assert (chunked.get("big"), list(inner.keys())) == (MISSING, [])
+
+
+def test_a_restart_keeps_values_and_frees_what_no_manifest_names(tmp_path: Path) -> None:
+    with FileBackend(tmp_path, FakeClock(), ROOMY, WhenFull.EVICT) as inner:
+        over(inner).pin("big", BIG)
+        inner.set(f"p{'0' * 32}:0:big", bytes(10), None)
+        inner.set(f"p{'0' * 32}:1:never:written", bytes(10), None)
+        before = inner.usage().entries
+    with FileBackend(tmp_path, FakeClock(), ROOMY, WhenFull.EVICT) as inner:
+        chunked = over(inner)
+        assert inner.usage().entries == before - 2
+        assert np.array_equal(np.asarray(chunked.get("big")), BIG)
+        chunked.delete("big")
+        assert list(inner.keys()) == []
+
+
+def test_readers_of_a_value_that_is_overwritten_see_the_old_or_the_new_one() -> None:
+    chunked = over(MemoryBackend(FakeClock(), ROOMY))
+    values = [bytes([number]) * 5_000 for number in range(4)]
+    chunked.set("key", values[0], None)
+    seen: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(chunked.get("key"))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for turn in range(150):
+        chunked.set("key", values[turn % 4], None)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert all(one in values for one in seen)
+    assert chunked.usage().damaged == 0
+
+
+def test_damage_is_no_error_of_ours() -> None:
+    assert not issubclass(Damaged, (ValueError, RuntimeError))
