@@ -8,6 +8,7 @@ import typer
 
 import fednode
 from fednode.cli.bench import bench_app
+from fednode.cli.cache import cache_app
 from fednode.cli.exits import UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
 from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
@@ -28,6 +29,7 @@ app.command("predict")(predict_command)
 app.command("ledger")(ledger_command)
 app.add_typer(keys_app, name="keys")
 app.add_typer(bench_app, name="bench")
+app.add_typer(cache_app, name="cache")
 
 
 def _show_version(wanted: bool) -> None:

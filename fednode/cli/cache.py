@@ -1,0 +1,162 @@
+"""`fednode cache`: look at the caches of a node that is running, and tune them."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from fednode.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from fednode.live import LiveNode
+
+_IMPROPER: Final = "the node gave no proper answer; is it of another version?"
+
+cache_app = typer.Typer(
+    help="Look at the caches of a running node, and tune them. RUN is the folder of its run; without it, the newest in "
+    "./runs that is running.",
+    no_args_is_help=True,
+)
+
+_Run = Annotated[
+    Path | None, typer.Argument(metavar="RUN", help=r"The folder of a running run \[default: the newest in ./runs].")
+]
+_Store = Annotated[str | None, typer.Option("--store", metavar="NAME", help="Only this store.")]
+
+
+@cache_app.command("stats")
+def stats_command(
+    run: _Run = None,
+    prometheus: Annotated[bool, typer.Option("--prometheus", help="As Prometheus reads it.")] = False,
+) -> None:
+    """Hit ratio, evictions, expiries, refusals, pinned bytes, invalidations: what each store holds and has done."""
+    from fednode.live.prometheus import exposition
+    from fednode.live.words import stats_lines
+
+    with _node(run) as node:
+        name, stores = node.stats()
+    if prometheus:
+        typer.echo(exposition(name, stores), nl=False)
+        return
+    for line in stats_lines(name, stores):
+        _say(line)
+
+
+@cache_app.command("get")
+def get_command(
+    key: Annotated[str, typer.Argument(metavar="KEY")],
+    run: _Run = None,
+    store: _Store = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Save the value; never what is sealed.")
+    ] = None,
+) -> None:
+    """What is under KEY: kind, size, SHA-256 of what --out saves. The value itself is not shown.
+
+    --out writes bytes as they are, text as UTF-8, arrays as .npy, anything else as the cache's own form.
+    """
+    from fednode.files import write_whole
+    from fednode.live.words import facts_lines
+
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} is there already; name a new file")
+    with _node(run) as node:
+        found = _found(node.ask("get", key=key, store=store or "").get("found"))
+        for each in found:
+            for line in facts_lines(each):
+                _say(line)
+        if out is not None:
+            write_whole(out, node.fetch(_only(found), key), 0o600)
+            _say(f"saved as {out}")
+
+
+@cache_app.command("keys")
+def keys_command(
+    run: _Run = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only keys that begin so.")] = "",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 100,
+    store: _Store = None,
+) -> None:
+    """The keys that the node holds, each with its store."""
+    with _node(run) as node:
+        answer = node.ask("keys", prefix=prefix, limit=limit, store=store or "")
+    found = _rows(answer.get("keys"), 2)
+    for name, key in found:
+        _say(f"{name}  {key}")
+    if answer.get("more"):
+        typer.echo(f"fednode: there are more than these {len(found)}; give --limit or --prefix", err=True)
+
+
+@cache_app.command("tune")
+def tune_command(
+    run: _Run = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="STORE.NAME=VALUE", help="Change a number while the node runs; repeat the flag."),
+    ] = None,
+) -> None:
+    """Change limits, eviction batch, jitter or staleness of a running node; without --set, show what can be changed.
+
+    Each change is checked as at the start, made or refused, and written into the run's log and report.
+    """
+    wanted = [_change(one) for one in change or ()]
+    with _node(run) as node:
+        if not wanted:
+            for name, knob, value in _rows(node.ask("knobs").get("knobs"), 3):
+                _say(f"{name}.{knob} = {_number(value)}")
+        for name, knob, value in wanted:
+            answer = node.ask("tune", store=name, name=knob, value=value)
+            _say(f"{name}.{knob}: {_number(answer.get('old'))} -> {_number(answer.get('new'))}")
+
+
+def _node(run: Path | None) -> "LiveNode":
+    from fednode.live import LiveNode, live_run
+
+    return LiveNode(live_run(run))
+
+
+def _change(text: str) -> tuple[str, str, float]:
+    place, _, value = text.partition("=")
+    store, _, name = place.strip().partition(".")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not store or not name or not math.isfinite(number):
+        raise ConfigError(f"--set takes STORE.NAME=VALUE, such as parameters.jitter=0.2; '{text}' is not so")
+    return store, name, number
+
+
+def _only(found: list[dict[str, Any]]) -> dict[str, Any]:
+    if len(found) > 1:
+        names = ", ".join(str(each["store"]) for each in found)
+        raise ConfigError(f"several stores have this key ({names}): say which with --store")
+    return found[0]
+
+
+def _found(found: object) -> list[dict[str, Any]]:
+    names = {"store", "sealed", "kind", "size", "digest", "dtype", "shape", "ttl_left", "version"}
+    if (
+        not isinstance(found, list)
+        or not found
+        or not all(isinstance(one, dict) and names <= set(one) for one in found)
+    ):
+        raise DataError(_IMPROPER)
+    return found
+
+
+def _rows(found: object, width: int) -> list[list[Any]]:
+    if not isinstance(found, list) or not all(isinstance(row, list) and len(row) == width for row in found):
+        raise DataError(_IMPROPER)
+    return found
+
+
+def _number(value: object) -> str:
+    return f"{value:.15g}" if isinstance(value, (int, float)) else "?"
+
+
+def _say(line: str) -> None:
+    from fednode.reports.figures import printable
+
+    typer.echo(printable(line))

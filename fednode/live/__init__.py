@@ -1,0 +1,26 @@
+"""A running node, looked at from outside: a Unix socket in the run's folder, and what is asked and answered there.
+
+`LiveView` serves it from the node, `LiveNode` asks from a command. Nothing asked here can hurt the run; nothing of a
+sealed update but its size and digest leaves the node.
+"""
+
+from fednode.live.asking import LiveNode, live_run
+from fednode.live.knobs import Knob, guard_knobs, memory_knobs
+from fednode.live.prometheus import exposition
+from fednode.live.serving import SOCKET_NAME, LiveView
+from fednode.live.stores import Inspectable, StoreStats, StoreView, Tuned
+
+__all__ = [
+    "SOCKET_NAME",
+    "Inspectable",
+    "Knob",
+    "LiveNode",
+    "LiveView",
+    "StoreStats",
+    "StoreView",
+    "Tuned",
+    "exposition",
+    "guard_knobs",
+    "live_run",
+    "memory_knobs",
+]

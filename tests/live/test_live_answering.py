@@ -1,0 +1,293 @@
+"""What the node answers, without a socket: the facts of a value, keys within bounds, changes that are checked."""
+
+import base64
+import json
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kit.clocks import FakeClock
+
+from fednode.cache import Limits, MemoryBackend
+from fednode.cache.nest import Nested, nested
+from fednode.errors import ConfigError, DataError, PeerFault
+from fednode.live import Knob, StoreStats, StoreView, Tuned, guard_knobs, memory_knobs
+from fednode.live.answering import Answers
+from fednode.live.contents import file_of
+from fednode.live.messages import MOST_ANSWERED, PIECE, line, parsed, raise_refusal
+from fednode.live.stores import Extras
+
+ROOMY = Limits(entries=5_000, total_bytes=8 << 20, value_bytes=4 << 20)
+
+
+class Node:
+    """Two stores as a node has them, and what was answered about them."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.parameters = self.nest()
+        self.updates = self.nest()
+        self.staleness = 0
+        self.tuned: list[Tuned] = []
+        memory = self.parameters.backend
+        assert isinstance(memory, MemoryBackend)
+        self.memory = memory
+        extras = Extras(
+            counts=self.parameters.cache.counts,
+            limits=lambda: memory.limits,
+            invalidations=lambda: 7,
+            staleness=lambda: self.staleness,
+            ttl_left=lambda key: 12.5 if key == "p/1" else None,
+            version=lambda key: 3 if key == "p/1" else None,
+        )
+        knobs = (
+            *guard_knobs(self.parameters.guard),
+            *memory_knobs(memory, 16),
+            Knob("staleness", lambda: self.staleness, self.set_staleness, whole=True),
+        )
+        self.stores = {
+            "parameters": StoreView(memory, extras, knobs),
+            "updates": StoreView(self.updates.backend, sealed=True),
+        }
+        self.answers = Answers(self.stores, self.clock, "run-1", self.tuned.append)
+
+    def nest(self) -> Nested:
+        return nested(MemoryBackend(self.clock, ROOMY), self.clock, lambda: 0.5)
+
+    def set_staleness(self, value: float) -> None:
+        if value < 0:
+            raise ConfigError("staleness is 0 or more")
+        self.staleness = int(value)
+
+    def ask(self, do: str, **given: object) -> dict[str, Any]:
+        answer = parsed(self.answers.answer(line({"do": do, **given})))
+        raise_refusal(answer)
+        return answer
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def test_numbers_come_back_as_they_were(node: Node) -> None:
+    node.parameters.cache.set("p/1", b"12345", None)
+    node.parameters.cache.get("p/1")
+    node.parameters.cache.get("absent")
+    node.updates.cache.pin("u/1", b"sealed")
+    answer = node.ask("stats")
+    assert answer["run"] == "run-1"
+    stats = {name: StoreStats.of(found) for name, found in answer["stores"].items()}
+    known = (stats["parameters"].hits, stats["parameters"].misses, stats["parameters"].invalidations)
+    assert known == (1, 1, 7)
+    assert (stats["parameters"].hit_ratio, stats["parameters"].limit_entries) == (0.5, 5_000)
+    assert (stats["updates"].pinned_bytes, stats["updates"].hit_ratio) == (6, None)
+
+
+@pytest.mark.parametrize("broken", [None, {}, {"entries": 1}, "all"])
+def test_numbers_that_are_none_are_refused(broken: object) -> None:
+    good: dict[str, Any] = StoreStats(1, 2).plain()
+    assert StoreStats.of(good) == StoreStats(1, 2)
+    for found in (broken, {**good, "hits": -1}, {**good, "hits": True}, {**good, "bytes": None}, {**good, "more": 1}):
+        with pytest.raises(PeerFault):
+            StoreStats.of(found)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "dtype", "shape", "file"),
+    [
+        (b"abc", "bytes", None, None, b"abc"),
+        ("ü", "str", None, None, "ü".encode()),
+        (None, "none", None, None, None),
+        (3, "int", None, None, None),
+        ({"a": [1.5, None]}, "dict", None, None, None),
+        (np.arange(6, dtype="<f4").reshape(2, 3), "array", "float32", [2, 3], None),
+    ],
+)
+def test_what_a_value_is(
+    node: Node, value: object, kind: str, dtype: str | None, shape: list[int] | None, file: bytes | None
+) -> None:
+    node.parameters.cache.set("p/1", value, None)
+    (found,) = node.ask("get", key="p/1")["found"]
+    assert (found["store"], found["sealed"], found["kind"]) == ("parameters", False, kind)
+    assert (found["dtype"], found["shape"], found["ttl_left"], found["version"]) == (dtype, shape, 12.5, 3)
+    assert found["digest"] == sha256(file_of(value) if file is None else file).hexdigest()
+    assert node.parameters.cache.counts().hits == 0
+
+
+def test_a_tensor_is_told_from_an_array(node: Node) -> None:
+    torch = pytest.importorskip("torch")
+    node.parameters.cache.set("t", torch.ones(2, 2), None)
+    node.parameters.cache.set("b", torch.ones(2, dtype=torch.bfloat16), None)
+    found = [node.ask("get", key=key)["found"][0] for key in "tb"]
+    assert [(one["kind"], one["dtype"], one["shape"]) for one in found] == [
+        ("tensor", "torch.float32", [2, 2]),
+        ("tensor", "torch.bfloat16", [2]),
+    ]
+
+
+def test_what_is_not_there_is_said_so(node: Node) -> None:
+    with pytest.raises(DataError, match="nothing under this key"):
+        node.ask("get", key="absent")
+    with pytest.raises(ConfigError, match="it has parameters, updates"):
+        node.ask("get", key="absent", store="else")
+
+
+def fetched(node: Node, key: str) -> bytes:
+    (found,) = node.ask("get", key=key)["found"]
+    data = b""
+    while True:
+        answer = node.ask("fetch", store=found["store"], key=key, digest=found["digest"], offset=len(data))
+        data += base64.b64decode(answer["data"])
+        if len(data) == answer["bytes"]:
+            return data
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_a_value_is_fetched_in_pieces(node: Node, size: int) -> None:
+    value = (bytes(range(256)) * (size // 256 + 1))[:size]
+    node.parameters.cache.set("p", value, None)
+    assert fetched(node, "p") == value
+    assert node.answers._file is None
+
+
+def test_what_is_sealed_is_described_and_stays(node: Node) -> None:
+    node.updates.cache.pin("u/1", b"sealed bytes")
+    (found,) = node.ask("get", key="u/1")["found"]
+    assert (found["sealed"], found["size"]) == (True, 12)
+    assert "sealed bytes" not in json.dumps(found)
+    with pytest.raises(ConfigError, match="stays in the node"):
+        node.ask("fetch", store="updates", key="u/1", digest=found["digest"])
+
+
+def test_a_value_that_changed_is_not_mixed(node: Node) -> None:
+    node.parameters.cache.set("p", bytes(2 * PIECE), None)
+    (found,) = node.ask("get", key="p")["found"]
+    node.ask("fetch", store="parameters", key="p", digest=found["digest"])
+    node.parameters.cache.set("p", b"new", None)
+    again = node.ask("fetch", store="parameters", key="p", digest=found["digest"], offset=PIECE)
+    assert base64.b64decode(again["data"]) == bytes(PIECE)
+    with pytest.raises(DataError, match="changed"):
+        node.ask("fetch", store="parameters", key="p", digest=found["digest"])
+
+
+def test_keys_are_bounded_and_sorted(node: Node) -> None:
+    for number in range(20):
+        node.parameters.cache.set(f"p/{number:02}", b"", None)
+    node.updates.cache.set("u", b"", None)
+    everything = node.ask("keys")
+    assert (len(everything["keys"]), everything["more"]) == (21, False)
+    assert everything["keys"] == sorted(everything["keys"])
+    some = node.ask("keys", prefix="p/", limit=5)
+    assert (len(some["keys"]), some["more"]) == (5, True)
+    assert node.ask("keys", limit=20, store="parameters")["more"] is False
+    assert node.ask("keys", store="updates")["keys"] == [["updates", "u"]]
+
+
+def test_long_keys_do_not_make_a_long_answer(node: Node) -> None:
+    for number in range(300):
+        node.parameters.cache.set("\0" * 2_000 + str(number), b"", None)
+    raw = node.answers.answer(line({"do": "keys", "limit": 10_000}))
+    assert len(raw) <= MOST_ANSWERED
+    assert (parsed(raw)["more"], len(parsed(raw)["keys"]) > 10) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("jitter", 0.1, 0.2), ("negative_ttl", 5.0, 0), ("wait", 60, 5.5), ("negative_entries", 10_000, 10)],
+)
+def test_the_guard_is_tuned(node: Node, name: str, old: float, new: float) -> None:
+    answer = node.ask("tune", store="parameters", name=name, value=new)
+    assert (answer["old"], answer["new"]) == (old, new)
+    assert getattr(node.parameters.guard.settings, name) == new
+    assert node.tuned == [Tuned(node.clock.time(), "parameters", name, old, new)]
+
+
+def test_limits_batch_and_staleness_are_tuned(node: Node) -> None:
+    for number in range(10):
+        node.parameters.cache.set(f"p/{number}", b"", None)
+    assert node.ask("tune", store="parameters", name="entries", value=4)["old"] == 5_000
+    assert (node.memory.limits.entries, node.memory.usage().entries) == (4, 4)
+    assert node.ask("tune", store="parameters", name="eviction_batch", value=64)["old"] == 16
+    assert node.ask("tune", store="parameters", name="eviction_batch", value=32)["old"] == 64
+    assert node.ask("tune", store="parameters", name="staleness", value=2)["new"] == 2
+    assert ["parameters", "entries", 4] in node.ask("knobs")["knobs"]
+    assert node.staleness == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("jitter", 0.9, "from 0 to 0.5"),
+        ("wait", 0, "above 0"),
+        ("entries", 0, "at least 1"),
+        ("entries", 1.5, "whole"),
+        ("value_bytes", 1 << 30, "lower it"),
+        ("eviction_batch", 0, "1 or more"),
+        ("staleness", -1, "0 or more"),
+        ("colour", 1, "nothing called colour"),
+        ("jitter", "0.1", "a finite number"),
+        ("jitter", True, "a finite number"),
+        ("jitter", 10**400, "a finite number"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_changes_nothing(node: Node, name: str, value: object, words: str) -> None:
+    before = node.ask("knobs")
+    with pytest.raises(ConfigError, match=words):
+        node.ask("tune", store="parameters", name=name, value=value)
+    assert node.ask("knobs") == before
+    assert node.tuned == []
+
+
+def test_a_change_that_cannot_be_recorded_was_made_all_the_same(node: Node) -> None:
+    def broken(_: Tuned) -> None:
+        raise OSError("full")
+
+    answers = Answers(node.stores, node.clock, "run-1", broken)
+    answer = parsed(answers.answer(line({"do": "tune", "store": "parameters", "name": "jitter", "value": 0.2})))
+    assert (answer["ok"], node.parameters.guard.settings.jitter) == (True, 0.2)
+
+
+class Broken:
+    """A store on which everything fails."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError("secret words")
+
+
+def test_a_broken_store_is_an_answer_without_its_words(node: Node) -> None:
+    answers = Answers({"broken": Broken()}, node.clock, "run-1")  # type: ignore[dict-item]
+    for do in ("stats", "keys", "knobs"):
+        raw = answers.answer(line({"do": do}))
+        assert parsed(raw)["ok"] is False
+        assert b"secret" not in raw
+
+
+@given(
+    st.binary(max_size=80)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("tune") | st.just("fetch"),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["do", "key", "store", "name", "value", "offset", "limit"]), inner, max_size=5
+            )
+        ),
+        max_leaves=8,
+    ).map(lambda found: json.dumps(found).encode())
+)
+@settings(max_examples=300, deadline=None)
+def test_any_line_has_an_answer(request: bytes) -> None:
+    node = Node()
+    raw = node.answers.answer(request)
+    assert raw.endswith(b"\n")
+    assert raw.count(b"\n") == 1
+    assert isinstance(parsed(raw)["ok"], bool)
+
+
+def test_a_deeply_nested_line_has_an_answer(node: Node) -> None:
+    raw = node.answers.answer(b'{"do":' + b"[" * 10_000)
+    assert parsed(raw)["ok"] is False

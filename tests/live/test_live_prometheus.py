@@ -1,0 +1,92 @@
+"""The page for Prometheus, read back by Prometheus's own parser."""
+
+import pytest
+
+from fednode.live import StoreStats, exposition
+
+parser = pytest.importorskip("prometheus_client.parser")
+
+FULL = StoreStats(
+    entries=3,
+    bytes=100,
+    pinned_entries=1,
+    pinned_bytes=40,
+    evictions=5,
+    expiries=6,
+    refusals=7,
+    damaged=8,
+    hits=30,
+    misses=10,
+    sets=11,
+    deletes=12,
+    loads=13,
+    invalidations=14,
+    staleness=2,
+    limit_entries=50,
+    limit_bytes=1_000,
+)
+
+
+def families(page: str) -> dict[str, object]:
+    return {family.name: family for family in parser.text_string_to_metric_families(page)}
+
+
+def test_every_number_is_there_under_its_type() -> None:
+    found = families(exposition("run-1", {"parameters": FULL}))
+    values = {sample.name: sample.value for family in found.values() for sample in family.samples}  # type: ignore[attr-defined]
+    assert values.pop("fednode_run_info") == 1
+    assert values == {
+        "fednode_cache_entries": 3,
+        "fednode_cache_bytes": 100,
+        "fednode_cache_pinned_entries": 1,
+        "fednode_cache_pinned_bytes": 40,
+        "fednode_cache_evictions_total": 5,
+        "fednode_cache_expiries_total": 6,
+        "fednode_cache_refusals_total": 7,
+        "fednode_cache_damaged_total": 8,
+        "fednode_cache_hits_total": 30,
+        "fednode_cache_misses_total": 10,
+        "fednode_cache_hit_ratio": 0.75,
+        "fednode_cache_sets_total": 11,
+        "fednode_cache_deletes_total": 12,
+        "fednode_cache_loads_total": 13,
+        "fednode_cache_invalidations_total": 14,
+        "fednode_cache_staleness_rounds": 2,
+        "fednode_cache_limit_entries": 50,
+        "fednode_cache_limit_bytes": 1_000,
+    }
+    for name, family in found.items():
+        counts = any(sample.name.endswith("_total") for sample in family.samples)  # type: ignore[attr-defined]
+        assert (family.type, bool(family.documentation)) == ("counter" if counts else "gauge", True), name  # type: ignore[attr-defined]
+
+
+def test_what_a_store_does_not_know_has_no_sample() -> None:
+    page = exposition("run-1", {"parameters": FULL, "updates": StoreStats(0, 0)})
+    found = families(page)
+    stores = {
+        name: [sample.labels.get("store") for sample in family.samples]  # type: ignore[attr-defined]
+        for name, family in found.items()
+    }
+    assert stores["fednode_cache_hits"] == ["parameters"]
+    assert stores["fednode_cache_evictions"] == ["parameters", "updates"]
+
+
+def test_each_family_is_described_once_and_in_one_block() -> None:
+    lines = exposition("run-1", {"a": FULL, "b": FULL}).splitlines()
+    heads = [line for line in lines if line.startswith("# TYPE")]
+    assert len(heads) == len({line.split()[2] for line in heads})
+    order = [line.split("{")[0] for line in lines if not line.startswith("#")]
+    assert len([name for name, before in zip(order, ["", *order], strict=False) if name != before]) == len(set(order))
+
+
+@pytest.mark.parametrize("run", ['a"b', "a\\b", "a\nb", "a\\nb", 'ü"\\\n', "plain"])
+def test_labels_are_escaped(run: str) -> None:
+    page = exposition(run, {run: FULL})
+    found = families(page)
+    assert found["fednode_run_info"].samples[0].labels == {"run": run}  # type: ignore[attr-defined]
+    assert found["fednode_cache_bytes"].samples[0].labels == {"store": run}  # type: ignore[attr-defined]
+    assert page.endswith("\n")
+
+
+def test_no_store_is_a_page_all_the_same() -> None:
+    assert list(families(exposition("run-1", {}))) == ["fednode_run_info"]
