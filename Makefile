@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+TRACE ?=
 MAKEFLAGS += --no-print-directory
 
 # of all that pip says: large downloads by the file's own name, and that unpacking begins
@@ -36,8 +37,10 @@ test-slow: $(STAMP)
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
 bench: $(STAMP)
-	@echo "== measuring secure sums; keep the machine quiet"
-	@$(BIN)/fednode bench sum $(ARGS)
+	@echo "== measuring secure sums, then the cache; keep the machine quiet"
+	@$(BIN)/fednode bench sum $(ARGS); sums=$$?; [ $$sums -le 1 ] || exit $$sums; \
+		$(BIN)/fednode bench cache $(if $(TRACE),--trace $(TRACE)) $(ARGS) && \
+		exit $$sums
 
 lint: $(STAMP)
 	@scripts/check format lint types imports house

@@ -51,6 +51,76 @@ def sum_command(
     raise typer.Exit(exit_code(verdicts))
 
 
+@bench_app.command("cache")
+def cache_command(
+    rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help=r"Rows to measure \[default: all].")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Trace of block accesses for the row trace.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")] = OUT,
+    quick: Annotated[bool, typer.Option("--quick", help="Everything once, small; judges no limit.")] = False,
+) -> None:
+    """The cache: seconds an operation, hits, updates lost, bytes saved, beside dict, cachetools, theine, moka-py,
+    diskcache, Redis.
+
+    Rows: hot, many, array, trace, updates, frozen, invalidation, sweep, columns. A full run takes three minutes on two
+    cores; keep the machine quiet meanwhile. Others that are not installed are left out: pip install 'fednode[bench]'.
+    """
+    from fednode.bench.cache import limits, plot, report, suite
+    from fednode.bench.results import date_of, machine, write_results
+    from fednode.bench.verdicts import exit_code
+    from fednode.clock import SystemClock
+
+    sizes, clock = suite.QUICK if quick else suite.FULL, SystemClock()
+    options = suite.CacheOptions(suite.ROWS if rows is None else _parts(rows), trace, sizes)
+    typer.echo(f"the cache on {machine()['cores']} cores, one used by each row that is timed")
+    measured = suite.run_cache(options, typer.echo, clock)
+    verdicts = limits.judged(measured)
+    date = date_of(clock.time())
+    found = {"bench": "cache", "date": date, "machine": machine(), **report.document(measured, verdicts)}
+    paths = write_results(out, f"{date}-cache", found, plot.svg(measured))
+    for line in ("", *report.words(measured, verdicts), f"written: {paths[0]} and {paths[1]}"):
+        typer.echo(line)
+    raise typer.Exit(exit_code(verdicts))
+
+
+@bench_app.command("trace")
+def trace_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines with timestamp (ms) and hash_ids.")],
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", metavar="N,M", help=r"Entries of the cache \[default: 500 to 50000].")
+    ] = None,
+    policies: Annotated[
+        str | None, typer.Option("--policies", metavar="A,B", help=r"Policies to replay \[default: all].")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="N", help=r"Runs of a policy that draws \[default: 5].")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")] = OUT,
+) -> None:
+    """Replay a trace of block accesses: hits of each policy, beside LRU, Belady's choice and an infinite cache.
+
+    Policies: lru, lfu, hybrid, adaptive, s3fifo. Each block is read, and stored where it was not there, at the trace's
+    own time. Judges nothing; `fednode bench cache --trace FILE` does.
+    """
+    from fednode.bench.results import date_of, machine, write_results
+    from fednode.bench.trace import plot, report, suite
+    from fednode.clock import SystemClock
+
+    base = suite.TraceOptions()
+    options = suite.TraceOptions(
+        sizes=base.sizes if sizes is None else _numbers("--sizes", sizes),
+        policies=base.policies if policies is None else _parts(policies),
+        seeds=base.seeds if seeds is None else seeds,
+    )
+    replayed = suite.run_trace(file, options, typer.echo)
+    date = date_of(SystemClock().time())
+    found = {"bench": "trace", "date": date, "machine": machine(), **report.document(replayed)}
+    paths = write_results(out, f"{date}-trace", found, plot.svg(replayed))
+    for line in ("", *report.words(replayed), f"written: {paths[0]} and {paths[1]}"):
+        typer.echo(line)
+
+
 def _options(base: "SumOptions", rows: str | None, sizes: str | None, clients: str | None) -> "SumOptions":
     from dataclasses import replace
 

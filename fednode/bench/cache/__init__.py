@@ -1,0 +1,1 @@
+"""The benchmark of the cache: against dict, cachetools, theine, moka-py, diskcache and Redis, judged by ratios."""

@@ -1,0 +1,160 @@
+"""What others store values in, as one sees it from Python: each opened, filled and closed the same way.
+
+A peer that is not installed is left out. Times to live are an hour where a peer has them. None but FedNode bounds bytes
+and entries together, keeps what it stores out of its callers' reach, and stores what it was given for certain.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from fednode.clock import Clock
+from fednode.errors import ConfigError
+
+TTL: Final = 3_600.0
+_START: Final = 10.0
+_AGAIN: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Values by key: the plainest calls that the package offers; `filled` stores many in the way it is best at."""
+
+    get: Callable[[str], object]
+    set: Callable[[str, Any], object]
+    filled: Callable[[Mapping[str, Any]], object] | None = None
+
+    def fill(self, items: Mapping[str, Any]) -> None:
+        """Store all items; untimed."""
+        if self.filled is not None:
+            self.filled(items)
+            return
+        for key, value in items.items():
+            self.set(key, value)
+
+
+class NotInstalled(ConfigError):
+    """A peer is not on this machine: the sentence says which package it takes."""
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise NotInstalled(f"{name.replace('_', '-')} is not installed") from error
+
+
+@contextmanager
+def a_dict(_size: int, _clock: Clock) -> Iterator[Peer]:
+    """Open a dict: no limit, no expiry."""
+    found: dict[str, Any] = {}
+    yield Peer(found.__getitem__, found.__setitem__)
+
+
+@contextmanager
+def cachetools_lru(size: int, _clock: Clock) -> Iterator[Peer]:
+    """Open a cachetools.LRUCache without the lock that threads would need."""
+    found = _module("cachetools").LRUCache(size)
+    yield Peer(found.__getitem__, found.__setitem__)
+
+
+@contextmanager
+def cachetools_ttl(size: int, _clock: Clock) -> Iterator[Peer]:
+    """Open a cachetools.TTLCache without the lock that threads would need."""
+    found = _module("cachetools").TTLCache(size, TTL)
+    yield Peer(found.__getitem__, found.__setitem__)
+
+
+@contextmanager
+def theine(size: int, _clock: Clock) -> Iterator[Peer]:
+    """Open a theine.Cache with its lock."""
+    found = _module("theine").Cache(size)
+    life = timedelta(seconds=TTL)
+    try:
+        yield Peer(found.get, lambda key, value: found.set(key, value, life))
+    finally:
+        found.close()
+
+
+@contextmanager
+def moka(size: int, _clock: Clock) -> Iterator[Peer]:
+    """Open a moka_py.Moka."""
+    found = _module("moka_py").Moka(size, ttl=TTL)
+    yield Peer(found.get, found.set)
+
+
+@contextmanager
+def diskcache(_size: int, _clock: Clock) -> Iterator[Peer]:
+    """Open a diskcache.Cache in a folder of its own."""
+    module = _module("diskcache")
+    with TemporaryDirectory(prefix="fednode-bench-") as folder, module.Cache(folder, size_limit=1 << 34) as found:
+
+        def fill(items: Mapping[str, Any]) -> None:
+            with found.transact():
+                for key, value in items.items():
+                    found.set(key, value, expire=TTL)
+
+        yield Peer(found.get, lambda key, value: found.set(key, value, expire=TTL), fill)
+
+
+@contextmanager
+def redis(_size: int, clock: Clock) -> Iterator[Peer]:
+    """Open a client of a redis-server of its own: a unix socket, no persistence, one GET or SET a call."""
+    module, server = _module("redis"), shutil.which("redis-server")
+    if server is None:
+        raise NotInstalled("redis-server is not installed")
+    with TemporaryDirectory(prefix="fn-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+        path = Path(folder) / "s"
+        stack.enter_context(_redis_server(server, path))
+        client = stack.enter_context(module.Redis(unix_socket_path=str(path)))
+        _wait(client, module.ConnectionError, clock)
+        life = int(TTL)
+        yield Peer(client.get, lambda key, value: client.set(key, value, ex=life), client.mset)
+
+
+@contextmanager
+def _redis_server(program: str, path: Path) -> Iterator[None]:
+    asked = {"--port": "0", "--unixsocket": str(path), "--save": "", "--appendonly": "no", "--dir": str(path.parent)}
+    command = [program, *(word for pair in asked.items() for word in pair)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 (found on PATH)
+    try:
+        if hasattr(os, "sched_setaffinity"):
+            # it would wait for its own client on the one core that a row is kept on
+            os.sched_setaffinity(server.pid, range(os.cpu_count() or 1))
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait(client: Any, refused: type[Exception], clock: Clock) -> None:
+    deadline = clock.now() + _START
+    while True:
+        try:
+            client.ping()
+        except refused as error:
+            if clock.now() > deadline:
+                raise NotInstalled(f"redis-server did not answer in {_START:g} s") from error
+            clock.sleep(_AGAIN)
+        else:
+            return
+
+
+PEERS: Final = {
+    "dict": a_dict,
+    "cachetools LRU": cachetools_lru,
+    "cachetools TTL": cachetools_ttl,
+    "theine": theine,
+    "moka-py": moka,
+    "diskcache": diskcache,
+    "Redis": redis,
+}
+"""What opens each: by name, with its size in entries and a clock."""
