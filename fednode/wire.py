@@ -86,7 +86,8 @@ def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
     if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
         raise PeerFault("damaged", "the digest does not match")
     start = _PREFIX.size + kind_size
-    if data[_PREFIX.size : start] != kind.encode("ascii"):
+    # a kind that the peer chose may be any text; no frame is of one that is not ASCII
+    if not kind.isascii() or data[_PREFIX.size : start] != kind.encode("ascii"):
         raise PeerFault("unexpected", f"a frame of another kind than {kind}")
     header = parse(data[start : start + header_size])
     return Frame(kind, header, data[start + header_size : -_DIGEST_SIZE])

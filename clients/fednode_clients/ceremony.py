@@ -3,7 +3,7 @@ schemes."""
 
 from collections.abc import Callable, Mapping
 
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.known import known_vector
 from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, read_ask, read_spec, share_context
@@ -62,7 +62,10 @@ class KeyMaker:
         scheme = keyed(card, self._schemes)
         kept = self.folder.get(f"key-secret/{card.task}")
         if kept is not None:
-            return scheme.restore_contribution(card.sum_params, key_context(card), kept)
+            try:
+                return scheme.restore_contribution(card.sum_params, key_context(card), kept)
+            except Tampered as error:
+                raise _damaged(self.folder, card.task) from error
         point = card.cohort.member(self.folder.name).point
         made = scheme.contribute(card.sum_params, key_context(card), point, self._rng)
         self.folder.put(f"key-secret/{card.task}", made.private_bytes())
@@ -142,7 +145,11 @@ class KeyMaker:
             if kept is None:
                 raise PeerFault("unknown-task", f"{self.folder.name} has no share of a key for {task}")
             known = recalled_task(self.folder, self._schemes, task)
-            share = keyed(known.card, self._schemes).restore_share(known.card.sum_params, key_context(known.card), kept)
+            card, scheme = known.card, keyed(known.card, self._schemes)
+            try:
+                share = scheme.restore_share(card.sum_params, key_context(card), kept)
+            except Tampered as error:
+                raise _damaged(self.folder, task) from error
             self._known[task] = (known, share)
         return self._known[task]
 
@@ -162,6 +169,10 @@ def keyed(card: TaskCard, schemes: Schemes) -> KeyedScheme:
     if scheme.boxed:
         raise PeerFault("unexpected", f"scheme {card.sum_params.scheme} has no joint key")
     return scheme
+
+
+def _damaged(folder: KeyFolder, task: str) -> StoreError:
+    return StoreError(f"the secret of {task} in {folder.path} is damaged; restore the folder from its backup")
 
 
 def _without_shares(parts: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -126,8 +126,11 @@ class KeyFolder:
             raise StoreError(f"could not read {self._file(name)}: {error.strerror}") from error
 
     def drop(self, name: str) -> None:
-        """Forget what was stored under `name`."""
-        self._file(name).unlink(missing_ok=True)
+        """Forget what was stored under `name`. Raises `StoreError`."""
+        try:
+            self._file(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"could not remove {self._file(name)}: {error.strerror}; make it writable") from error
 
     def record(self, entry: Mapping[str, object]) -> None:
         """Add a line to the record and fsync. Raises `StoreError`; the line is then not there."""

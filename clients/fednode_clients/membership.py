@@ -1,12 +1,13 @@
 """Which member this process speaks for: found once from its configuration, kept for the life of the process."""
 
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fednode.errors import ConfigError, PeerFault
+from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.names import member_names
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_spec
@@ -16,6 +17,8 @@ from fednode_clients.holder import Holder
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.tasks import Schemes, role_in
 from fednode_crypto import Rng, SystemRng, scheme
+
+log = logging.getLogger("fednode.clients")
 
 Config = Mapping[str, object]
 
@@ -85,6 +88,19 @@ def topic_of(frame: bytes) -> Topic:
         return Topic("unreadable")
 
 
+def storage_fault(error: StoreError) -> PeerFault:
+    """A member's own trouble with its disk as the reason of a refusal: "member-storage".
+
+    The detail is the operating system's reason; where the keys lie stays in the member's log.
+    """
+    log.warning("refused, since this member cannot keep what it must: %s", error)
+    cause = error.__cause__
+    reason = cause.strerror if isinstance(cause, OSError) else None
+    return PeerFault(
+        "member-storage", f"the member's disk or key folder failed: {reason or 'what it holds is damaged'}; see its log"
+    )
+
+
 class Members:
     """The members that this process speaks for, each opened once: one in a deployment, several in a simulation."""
 
@@ -110,7 +126,11 @@ class Members:
         return self._holders[path]
 
     def query(self, place: Place, frame: bytes, kind: str) -> bytes:
-        """The answer to a query, or a signed refusal with its reason; never an exception for what a peer did."""
+        """The answer to a query, or a signed refusal with its reason; never an exception for what a peer did.
+
+        What the member's own disk does not take is refused too, as "member-storage". Raises `ConfigError` if there is
+        no key folder to sign with.
+        """
         folder = KeyFolder.open(self._parts.folder(place))
         try:
             if kind == "hello":
@@ -120,6 +140,8 @@ class Members:
             return self.holder(place).handle(frame).to_bytes()
         except PeerFault as fault:
             return refusal(folder, topic_of(frame), fault)
+        except StoreError as error:
+            return refusal(folder, topic_of(frame), storage_fault(error))
 
     def _limits(self, place: Place) -> Limits:
         """The member's own limits: its node's configuration sets them, a run's configuration can only narrow them."""
@@ -129,8 +151,12 @@ class Members:
             if value is not None:
                 limits = replace(limits, **{name: type(getattr(limits, name))(value)})
         asked = place.run
+        # in a simulation a member has no configuration of its own, and its keys are the run's too
+        simulated = self._parts.folder is key_folder and not place.node.get("key-folder")
+        behind = asked.get("staleness", limits.max_staleness) if simulated else limits.max_staleness
         return Limits(
             min_survivors=max(limits.min_survivors, int(str(asked.get("floor-survivors", limits.min_survivors)))),
             min_noise=max(limits.min_noise, float(str(asked.get("z-min", limits.min_noise)))),
             max_rounds=min(limits.max_rounds, int(str(asked.get("max-rounds", limits.max_rounds)))),
+            max_staleness=int(str(place.node.get("max-staleness", behind))),
         )

@@ -32,7 +32,8 @@ ERROR_VARIANCE: Final = Fraction(1024, 100)
 """Standard deviation 3.2, as in the HomomorphicEncryption.org standard."""
 
 _NONCE: Final = 32
-_CONTRIBUTION, _SHARE = b"FNC1", b"FNS1"
+_DIGEST: Final = 32
+_CONTRIBUTION, _SHARE = b"FNC2", b"FNS2"
 
 
 def commit(context: bytes, point: int, reveal: bytes) -> bytes:
@@ -88,7 +89,8 @@ class BfvContribution(Secret):
 
     def private_bytes(self) -> bytes:
         """Return everything, for the key folder."""
-        return _CONTRIBUTION + self._context + bytes([self._point]) + self._reveal + b"".join(self._shares.values())
+        head = _CONTRIBUTION + self._context
+        return _kept(head, bytes([self._point]) + self._reveal + b"".join(self._shares.values()))
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
@@ -139,7 +141,10 @@ class BfvKey:
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, data: bytes) -> Self:
-        """Undo `to_bytes`; compare `digest` with the expected one before use. Raises Tampered for damaged bytes."""
+        """Undo `to_bytes`; compare `digest` with the expected one before use.
+
+        Raises Tampered for a wrong size or a number out of range; any other damage shows in the digest alone.
+        """
         return cls(params, task, from_bytes(data, setting(params).key, what="joint key"))
 
     def digest(self) -> bytes:
@@ -181,7 +186,7 @@ class BfvShare(Secret):
 
     def private_bytes(self) -> bytes:
         """Return everything, for the key folder."""
-        return _SHARE + self._context + to_bytes(self._words, setting(self._params).data)
+        return _kept(_SHARE + self._context, to_bytes(self._words, setting(self._params).data))
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
@@ -191,7 +196,13 @@ class BfvShare(Secret):
         return cls(binding(params, task), params, from_bytes(body, known.data, what="stored share"))
 
 
+def _kept(head: bytes, body: bytes) -> bytes:
+    """Head, body, and the SHA-256 of both: a bit that a disk turned over must not become a wrong answer."""
+    return head + body + hashlib.sha256(head + body).digest()
+
+
 def _opened(private: bytes, head: bytes, size: int) -> bytes:
-    if len(private) != len(head) + size or not hmac.compare_digest(private[: len(head)], head):
+    body = private[len(head) : -_DIGEST]
+    if len(body) != size or not hmac.compare_digest(private, _kept(head, body)):
         raise Tampered("the stored secret is damaged or belongs to another task: make a new key")
-    return private[len(head) :]
+    return body

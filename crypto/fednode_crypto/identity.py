@@ -3,6 +3,7 @@
 Secret keys print nothing, do not pickle or copy, and are equal to themselves alone.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Final, NoReturn, Self, final
 
@@ -65,7 +66,7 @@ class SigningKey:
     @classmethod
     def generate(cls) -> Self:
         """Return a new key from the operating system's randomness."""
-        return cls(Ed25519PrivateKey.generate())
+        return cls(Ed25519PrivateKey.from_private_bytes(_fresh()))
 
     @classmethod
     def from_private_bytes(cls, raw: bytes) -> Self:
@@ -121,7 +122,7 @@ class BoxKey:
     @classmethod
     def generate(cls) -> Self:
         """Return a new key from the operating system's randomness."""
-        return cls(X25519PrivateKey.generate())
+        return cls(X25519PrivateKey.from_private_bytes(_fresh()))
 
     @classmethod
     def from_private_bytes(cls, raw: bytes) -> Self:
@@ -152,7 +153,7 @@ def seal_box(recipient: BoxPublicKey, plaintext: bytes, associated: bytes) -> by
     Not guaranteed: who sealed it (sign it), and secrecy of old boxes once the recipient's key is out.
     A box is 49 bytes longer than its plaintext, which may be empty.
     """
-    return boxes.seal(X25519PrivateKey.generate(), recipient.raw, plaintext, associated)
+    return boxes.seal(X25519PrivateKey.from_private_bytes(_fresh()), recipient.raw, plaintext, associated)
 
 
 def open_box(key: BoxKey, box: bytes, associated: bytes) -> bytes:
@@ -168,6 +169,12 @@ def _in_domain(domain: bytes, message: bytes) -> bytes:
     if not domain or b"\x00" in domain:
         raise ValueError("a signing domain must be at least one byte and hold no NUL: choose a plain word")
     return _PREFIX + domain + b"\x00" + message
+
+
+def _fresh() -> bytes:
+    # not the library's `generate`: its generator knows a fork by the process number alone, and a child in a new pid
+    # namespace that has its parent's number draws its parent's keys
+    return os.urandom(32)
 
 
 def _secret(raw: bytes) -> bytes:

@@ -12,6 +12,23 @@ from numpy.typing import NDArray
 from fednode_crypto.hazmat.stream import ZEROS, aes_ctr
 
 _BYTES_A_KEY = 1 << 32
+_forks = [0]
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def _process() -> tuple[int, int]:
+    """What tells this process from the one that it was forked from.
+
+    A child in a new pid namespace may have its parent's number; a fork that Python does not see is not counted. Either
+    alone would let a child go on with its parent's stream.
+    """
+    return os.getpid(), _forks[0]
 
 
 @runtime_checkable
@@ -41,7 +58,7 @@ class _KeyStream:
     _cipher: CipherContext
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
+        self.owner = _process()
         self._lock = threading.Lock()
         self._left = 0
 
@@ -62,8 +79,9 @@ class SystemRng:
     """Bits that nobody can predict: AES-256-CTR, keyed by the operating system once for each instance.
 
     Guarantees: the key never leaves the object (no seed, no pickle, no copy, nothing in the repr); a forked child
-    re-keys before its first bit, so parent and child never share a stream; threads may share an instance. A key
-    yields at most 2^32 bytes, which keeps the distance of its distinct blocks from uniform ones below 2^-73.
+    re-keys before its first bit, so parent and child never share a stream, not even where both have one process number
+    (pid namespaces); threads may share an instance. A key yields at most 2^32 bytes, which keeps the distance of its
+    distinct blocks from uniform ones below 2^-73.
     """
 
     __slots__ = ("_stream",)
@@ -87,7 +105,7 @@ class SystemRng:
         # a fork copies the key, and the lock as it was: both are replaced, never reused; if two threads of the
         # child get here at once, each goes on with a stream of its own
         stream = self._stream
-        if stream.owner != os.getpid():
+        if stream.owner != _process():
             stream = self._stream = _KeyStream()
         return stream
 

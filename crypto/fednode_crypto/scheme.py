@@ -136,7 +136,7 @@ class CommonVerbs(Protocol):
     """What every scheme does for the node and the release step.
 
     Objects of one scheme (keys, shares, sums) given to another raise ValueError, its parameters WrongParameters.
-    `restore_*` undo `private_bytes` and `to_bytes`, and raise Tampered for other bytes.
+    `restore_*` undo `private_bytes` and `to_bytes`, and raise Tampered for other bytes; a key shows some in its digest.
     """
 
     @property

@@ -1,5 +1,6 @@
 """The running sum of sealed updates, which a party without any key adds up: the same for every scheme."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -14,8 +15,9 @@ from fednode_crypto.params import SumParams
 
 Words = NDArray[np.uint64]
 
-_SUM: Final = b"FNT1"
+_SUM: Final = b"FNT2"
 _COUNT: Final = 4
+_DIGEST: Final = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -76,18 +78,23 @@ class ResidueSum(ABC):
         return total
 
     def to_bytes(self) -> bytes:
-        """Return the whole sum as bytes, a checkpoint."""
+        """Return the whole sum as bytes, a checkpoint: head, polynomials, and the SHA-256 of both."""
         head = _SUM + self.params.digest() + self.count.to_bytes(_COUNT, "little")
-        return head + to_bytes(self.words, self.shape(self.params)[0])
+        body = to_bytes(self.words, self.shape(self.params)[0])
+        return b"".join((head, body, _digest(head, body)))
 
     @classmethod
     def from_bytes(cls, params: SumParams, data: bytes) -> Self:
-        """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters."""
-        head = _SUM + params.digest()
-        count = int.from_bytes(data[len(head) : len(head) + _COUNT], "little")
-        if data[: len(head)] != head or count > params.summands:
+        """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters.
+
+        The hash finds accidents. Whoever can write where checkpoints lie can make another one: keep them to yourself.
+        """
+        known, start = _SUM + params.digest(), len(_SUM) + _DIGEST + _COUNT
+        head, body, digest = data[:start], data[start:-_DIGEST], data[-_DIGEST:]
+        count = int.from_bytes(head[len(known) :], "little")
+        if head[: len(known)] != known or digest != _digest(head, body) or count > params.summands:
             raise Tampered("the stored sum is damaged or belongs to other parameters: add the updates again")
-        return cls(params, count, from_bytes(data[len(head) + _COUNT :], *cls.shape(params), "stored sum"))
+        return cls(params, count, from_bytes(body, *cls.shape(params), "stored sum"))
 
     def _copy(self) -> Self:
         return type(self)(self.params, self.count, self.words.copy())
@@ -95,3 +102,9 @@ class ResidueSum(ABC):
     def _room(self, more: int) -> None:
         if self.count + more > self.params.summands:
             raise Overflow(f"the sum was planned for {self.params.summands} updates: plan it for more")
+
+
+def _digest(head: bytes, body: bytes) -> bytes:
+    state = hashlib.sha256(head)
+    state.update(body)
+    return state.digest()

@@ -2,6 +2,7 @@
 afterwards."""
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -23,6 +24,8 @@ from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag
 from fednode.reports import JSON_NAME, parse_report
 from fednode.settings import RunSettings
+
+log = logging.getLogger("fednode.run")
 
 APP_FILES: Mapping[str, str] = {
     "customer_service/__init__.py": '"""The customer-service experiment as a Flower app."""\n',
@@ -140,7 +143,13 @@ def _free_port() -> int:
 
 
 def _started_under(home: Path) -> list[int]:
-    """Processes whose environment names our private home: nobody else's do."""
+    """Processes whose environment names our private home: nobody else's do.
+
+    None if /proc is that of another pid namespace: its numbers are other processes here.
+    """
+    if Path("/proc/self").exists() and Path("/proc/self").readlink() != Path(str(os.getpid())):
+        log.warning("/proc shows another pid namespace: what Flower's engine left running is not ended")
+        return []
     wanted = f"FLWR_HOME={home}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):

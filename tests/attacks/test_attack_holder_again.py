@@ -64,11 +64,11 @@ def test_a_lost_answer_is_not_made_again(node):
 
 def test_a_crash_before_the_answer_is_kept_still_counts_as_opened(node, monkeypatch):
     def dying(_folder, _name, _data):
-        raise StoreError("the process ends here")
+        raise RuntimeError("the process ends here")
 
     with monkeypatch.context() as dead:
         dead.setattr("fednode_clients.keyfolder.KeyFolder.put", dying)
-        with pytest.raises(StoreError):
+        with pytest.raises(RuntimeError):
             node.opened_by("holder-1", node.names, wanted(node, node.names))
     node.cohort.restart("holder-1")
     for names in (node.names, node.names[1:]):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.committee import TASK, KeyedCommittee, keyed, updates_for
+from kit.committee import TASK, KeyedCommittee, flipped, keyed, updates_for
 from kit.insecure import InsecureRng
 from kit.plainsum import InsecurePlainSum
 from numpy.typing import NDArray
@@ -197,6 +197,19 @@ def test_one_wrong_coefficient_is_noticed_as_soon_as_it_exceeds_the_noise(everyo
     for by in noticed:
         with pytest.raises(Tampered):
             BFV.combine(PARAMS, full, {**answers, 2: shifted(answers[2], by)})
+
+
+def test_stored_secrets_with_any_bit_flipped_are_refused(everyone: KeyedCommittee) -> None:
+    rng = np.random.default_rng(6)
+    stored = (
+        (everyone.contributions[2].private_bytes(), BFV.restore_contribution),
+        (everyone.shares[2].private_bytes(), BFV.restore_share),
+    )
+    for whole, restore in stored:
+        restore(PARAMS, TASK, whole)
+        for at in [*range(0, 80, 3), *range(len(whole) - 40, len(whole)), *rng.integers(0, len(whole), 40).tolist()]:
+            with pytest.raises(Tampered):
+                restore(PARAMS, TASK, flipped(whole, 8 * at + at % 8))
 
 
 def test_residues_out_of_range_are_refused_everywhere(everyone: KeyedCommittee, full) -> None:

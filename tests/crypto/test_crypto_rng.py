@@ -68,6 +68,66 @@ def test_a_fork_does_not_repeat_its_parent() -> None:
     assert theirs != rng.bytes(32)
 
 
+def in_child(draw) -> bytes:
+    """What `draw` gives in a process that was really forked from this one."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, draw())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        drawn = pipe.read()
+    os.waitpid(child, 0)
+    return drawn
+
+
+def pieces(data: bytes) -> list[bytes]:
+    return [data[at : at + 32] for at in range(0, len(data), 32)]
+
+
+def test_a_child_with_its_parents_process_number_does_not_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a process that is number 1 of a pid namespace, and forks into a new one, has a child with number 1
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    used, fresh, words = SystemRng(), SystemRng(), SystemRng()
+    used.bytes(32)
+    words.words(1)
+
+    def draw() -> bytes:
+        return used.bytes(32) + fresh.bytes(32) + words.words(4).tobytes()
+
+    def grandchild() -> bytes:
+        return draw() + in_child(draw)
+
+    first, second, third = (pieces(in_child(it)) for it in (draw, draw, grandchild))
+    drawn = [*first, *second, *third, *pieces(draw()), *pieces(draw())]
+    assert {len(one) for one in drawn} == {32} and len(drawn) == 3 + 3 + 6 + 6
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_threads_of_a_child_with_its_parents_process_number_do_not_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    rng = SystemRng()
+    rng.bytes(32)
+
+    def draw() -> bytes:
+        with ThreadPoolExecutor(4) as pool:
+            return b"".join(pool.map(rng.bytes, [32] * 16))
+
+    drawn = pieces(in_child(draw)) + pieces(draw())
+    assert len(set(drawn)) == len(drawn) == 32
+
+
+def test_a_fork_that_python_does_not_see_is_told_by_the_process_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = SystemRng()
+    before = rng._stream
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    rng.bytes(1)
+    assert rng._stream is not before
+
+
 def test_threads_share_one_generator_without_sharing_words() -> None:
     rng = SystemRng()
     with ThreadPoolExecutor(8) as pool:

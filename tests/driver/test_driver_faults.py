@@ -244,7 +244,7 @@ def test_a_member_whose_record_cannot_be_written_does_not_answer(cohort):
     outcome = driver.run_round(1)
     check_released(cohort, outcome, {"client-1"})
     assert outcome.rejected == (("client-1", "no-answer"),)
-    assert outcome.silent == (("holder-1", "no-answer"),)
+    assert outcome.silent == (("holder-1", "refused: member-storage"),)
 
 
 def test_a_stop_while_collecting_opens_and_charges_nothing(cohort):

@@ -1,6 +1,8 @@
 """The same ServerApp and ClientApp on Flower's own simulation engine."""
 
 import os
+import subprocess
+import sys
 import tempfile
 import tomllib
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fednode.assemble.flower_app import default_run_config, from_run_config
-from fednode.assemble.flower_engine import APP_FILES, app_pyproject
+from fednode.assemble.flower_engine import APP_FILES, _started_under, app_pyproject
 from fednode.observer import SilentObserver, StopFlag
 from fednode.settings import resolve
 
@@ -38,6 +40,18 @@ def test_a_run_on_flowers_engine_ends_with_a_report(tmp_path, monkeypatch):
     assert len(result.record.rounds) == 1 and len(result.record.rounds[0].survivors) == 3
     assert {path.name for path in result.folder.iterdir()} >= {"report.html", "ledger.jsonl", "model.safetensors"}
     assert not left_behind(tmp_path)
+
+
+def test_processes_of_another_pid_namespace_are_not_taken_for_the_engines(tmp_path, monkeypatch):
+    home = tmp_path / "flower"
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=os.environ | {"FLWR_HOME": str(home)}
+    ) as engine:
+        assert _started_under(home) == [engine.pid]
+        # what a process sees whose /proc was mounted for the namespace around its own
+        monkeypatch.setattr("os.getpid", lambda: 1 << 30)
+        assert _started_under(home) == []
+        engine.communicate(b"\n")
 
 
 def left_behind(folder):

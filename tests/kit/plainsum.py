@@ -165,12 +165,18 @@ class InsecureSum:
 
     def to_bytes(self) -> bytes:
         head = self.params.digest() + self.count.to_bytes(_COUNT, "little") + self.tag.to_bytes(_TAG, "little")
-        return head + self.values.astype("<i8").tobytes()
+        data = head + self.values.astype("<i8").tobytes()
+        return data + hashlib.sha256(data).digest()
 
     @classmethod
     def from_bytes(cls, params: SumParams, data: bytes) -> Self:
         start = 32 + _COUNT + _TAG
-        if data[:32] != params.digest() or len(data) != start + 8 * params.dimension:
+        data, digest = data[:-32], data[-32:]
+        if (
+            data[:32] != params.digest()
+            or len(data) != start + 8 * params.dimension
+            or digest != hashlib.sha256(data).digest()
+        ):
             raise Tampered("not a sum under these parameters")
         values = np.frombuffer(data, dtype="<i8", offset=start).astype(np.int64)
         count, tag = data[32 : 32 + _COUNT], data[32 + _COUNT : start]

@@ -209,7 +209,7 @@ def test_a_request_is_read_as_what_it_is_or_not_at_all():
         (b"FN" + bytes(13), ""),
         (b"", ""),
         (b"XX" + ask_frame("open", TASK)[2:], ""),
-        (b"FN\x01\xff" + bytes(12) + b"\xff\xfe", "\ufffd\ufffd"),
+        (b"FN\x01\xff" + bytes(12) + b"\xff\xfe", ""),
     ],
 )
 def test_the_kind_of_anything_can_be_asked(data, kind):
@@ -233,3 +233,9 @@ def test_a_hostile_roster_is_malformed_or_does_not_verify():
     assert reason(unsigned[0].verified, small_cohort()) == "bad-signature"
     # a repeat is not hidden: whoever reads a roster sees the name twice
     assert [one.head.sender for one in read_roster(roster_part([head, head]))] == ["client-1", "client-1"]
+
+
+@pytest.mark.parametrize("kind", [b"\xff", b"t\xc3\xa4sk", b"task\x80"])
+def test_a_kind_that_is_not_ascii_is_no_kind(kind):
+    assert frame_kind(b"FN\x01" + bytes([len(kind)]) + bytes(12) + kind) == ""
+    assert frame_kind(b"FN\x01\x04" + bytes(12) + b"task" + kind) == "task"

@@ -54,6 +54,13 @@ def test_every_changed_byte_of_a_frame_is_refused():
             assert reason(flipped(SMALL, at, mask)) in {"malformed", "oversize", "damaged"}
 
 
+@pytest.mark.parametrize("kind", ["\ufffd", "ä", "kind\x80", "k" * 300, ""])
+def test_no_frame_is_of_a_kind_that_is_not_ascii_or_not_its_own(kind):
+    for raw in (b"\xff", b"?", "ä".encode(), b"kind"):
+        text = raw_frame(prefix(kind=len(raw)), kind=raw)
+        assert reason(text, kind) == "unexpected"
+
+
 def test_every_shorter_and_every_longer_frame_is_malformed():
     assert {reason(SMALL[:size]) for size in range(len(SMALL))} == {"malformed"}
     assert {reason(SMALL[size:]) for size in range(1, len(SMALL))} == {"malformed"}
