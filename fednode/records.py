@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
 
-FRAME, ARRAYS = "fednode", "arrays"
+FRAME, ARRAYS, CHUNKS, FROZEN = "fednode", "arrays", "chunks", "frozen"
 _STYPE = "fednode.frame"
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00([\x00-\xff]{2})\{'descr': '[<|]([fiu][1248])', 'fortran_order': (True|False), "
@@ -22,12 +22,12 @@ _NPY = re.compile(
 """The head of an array of numbers as `numpy.save` writes it: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"""
 
 
-def to_content(frame: bytes, arrays: Mapping[str, NDArray[np.generic]] | None = None) -> RecordDict:
-    """A message's content: the frame, and the model under "arrays" where there is one."""
+def to_content(frame: bytes, arrays: Mapping[str, NDArray[np.generic]] | None = None, name: str = ARRAYS) -> RecordDict:
+    """A message's content: the frame, and named arrays under `name` where there are any."""
     carried = Array(dtype="uint8", shape=(len(frame),), stype=_STYPE, data=frame)
     content = RecordDict({FRAME: ArrayRecord({"frame": carried})})
     if arrays:
-        content[ARRAYS] = to_arrays(arrays)
+        content[name] = to_arrays(arrays)
     return content
 
 

@@ -27,9 +27,8 @@ from fednode.errors import (
 )
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Envelope
-from fednode.protocol.model import Layout
 from fednode.protocol.requests import ask_frame
-from fednode.records import frame_of, to_arrays, to_content
+from fednode.records import CHUNKS, frame_of, to_arrays, to_content
 
 __all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "Seen", "ServerApp"]
 """Flower's own types among them: whoever builds on this file needs them, and Flower is imported in as few files as can
@@ -100,7 +99,8 @@ class GridChannel:
             self._open.add(message_id)
 
     def _message(self, request: Request, node: int) -> Message:
-        return Message(content=to_content(request.frame, request.arrays), dst_node_id=node, message_type=request.call)
+        content = to_content(request.frame, request.chunks, CHUNKS)
+        return Message(content=content, dst_node_id=node, message_type=request.call)
 
     def receive(self) -> Sequence[Reply]:
         """Whatever has come, read as far as the frame; what is no frame is that member's error."""
@@ -171,12 +171,12 @@ class FedNodeStrategy(Strategy):
         node = self._make_node(channel)
         self._await_members(channel, node, timeout)
         driver = Driver(node, self._task)
-        driver.begin(_vector(self._task.layout, initial_arrays))
+        driver.begin(_vector(self._task, initial_arrays))
         result = Result()
         result.arrays = initial_arrays
         for number in range(1, num_rounds + 1):
             outcome = driver.run_round(number)
-            arrays = to_arrays(self._task.layout.unflatten(driver.parameters()))
+            arrays = to_arrays(self._task.model(driver.parameters()))
             metrics = evaluate_fn(number, arrays) if evaluate_fn and not outcome.cause else None
             result.arrays = arrays
             if metrics is not None:
@@ -239,8 +239,9 @@ def _no_hooks() -> RuntimeError:
     return RuntimeError("FedNodeStrategy is run by start(); its hooks are not called one by one")
 
 
-def _vector(layout: Layout, arrays: ArrayRecord) -> NDArray[np.float64]:
-    return layout.flatten({name: array.numpy() for name, array in arrays.items()})
+def _vector(task: Task, arrays: ArrayRecord) -> NDArray[np.float64]:
+    """The trained arrays among the initial ones; frozen ones are the task's."""
+    return task.layout.flatten({name: array.numpy() for name, array in arrays.items() if name not in task.frozen})
 
 
 def build_server_app(main: Callable[[Grid, Context], None]) -> ServerApp:

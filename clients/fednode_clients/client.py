@@ -2,14 +2,17 @@
 a retry."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic
+from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.requests import read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode_clients.consent import Limits
+from fednode_clients.copies import Chunks, Copy, CopyRoom
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.private import ClippedSum, add_noise, bound, seal
 from fednode_clients.tasks import KnownTask, Schemes, recalled_task, verified_task
@@ -22,13 +25,22 @@ HolderKeys = Mapping[int, tuple[Member, BoxPublicKey]]
 """Whom shares are boxed for in a round, by Shamir point."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Consent:
+    """A round that may be joined: whom to box for, and which model the update is computed from."""
+
+    keys: HolderKeys
+    basis: Basis
+
+
 class Client:
     """One client on one machine. What it promised and sent lies in its key folder, so a restart changes nothing."""
 
     def __init__(self, folder: KeyFolder, limits: Limits, schemes: Schemes, rng: Rng) -> None:
         self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
         self._known: dict[str, tuple[KnownTask, Sealer]] = {}
-        self._agreed: dict[bytes, HolderKeys] = {}
+        self._agreed: dict[bytes, _Consent] = {}
+        self._copies = CopyRoom(folder)
 
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task and its joint key, keep them, say "ready". Raises `PeerFault` with the reason to refuse."""
@@ -36,25 +48,49 @@ class Client:
         self._remember(verified_task(self.folder, self._schemes, task, parts))
         return self.folder.signer.write("ready", Topic(task))
 
+    def join(self, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> Copy | bytes:
+        """The model to train from, if the round may be joined; or the update that was sealed for this very spec before.
+
+        `parts` are what came with the spec: the model's outline and, where the scheme has boxes, the holders' keys for
+        this round; `chunks` are those of the model that came. Raises what `judge` and `CopyRoom.take` raise.
+        """
+        known = self._willing(spec)
+        sealed = self._sealed_for(spec)
+        if sealed is not None:
+            # it is sent again, whether the model is still here or not
+            self._box_keys(known, spec, parts)
+            return sealed
+        copy = self._copies.take(known.card, spec, parts, chunks)
+        earlier = self._agree(spec, parts, copy.basis)
+        return copy if earlier is None else earlier
+
     def judge(self, spec: RoundSpec, model: bytes, parts: Mapping[str, bytes] | None = None) -> bytes | None:
         """The update that was sealed for this very spec already (to be sent again), or None if the round may be joined.
 
-        `model` is the digest of the arrays that came with the spec, `parts` what else came: the holders' keys for this
-        round, where the scheme has boxes. Raises `PeerFault`: what `Limits.check`, `BoxKeys.verified` and
-        `KnownTask.check` raise, "another-model", "second-spec" for a round that this client joined under another spec,
-        "round-cap" if it has joined as many rounds of the task as it ever will, "not-a-client".
+        `model` is the digest of the model that is here, `parts` as in `join`. Raises `PeerFault`: what `Limits.check`,
+        `BoxKeys.verified` and `KnownTask.check` raise, "another-model", "second-spec" for a round that this client
+        joined under another spec, "round-cap" if it has joined as many rounds of the task as it ever will,
+        "not-a-client".
         """
+        self._willing(spec)
+        if model != spec.model_digest:
+            raise PeerFault("another-model", "the arrays are not those that the round names")
+        return self._agree(spec, parts or {}, Basis(spec.model_version, model))
+
+    def _willing(self, spec: RoundSpec) -> KnownTask:
         known, _ = self._task(spec.task)
         known.check(spec)
         self._limits.check(spec, len(known.card.cohort.clients))
         if known.me.role != "client" or spec.round == KEY_CHECK_ROUND:
             raise PeerFault("not-a-client", f"{self.folder.name} sends no updates in round {spec.round}")
-        if model != spec.model_digest:
-            raise PeerFault("another-model", "the arrays are not those that the round names")
-        keys = self._box_keys(known, spec, parts or {})
+        return known
+
+    def _agree(self, spec: RoundSpec, parts: Mapping[str, bytes], basis: Basis) -> bytes | None:
+        known, _ = self._task(spec.task)
+        keys = self._box_keys(known, spec, parts)
         earlier = self._earlier(spec)
         if earlier is None:
-            self._agreed = {spec.digest(): keys}
+            self._agreed = {spec.digest(): _Consent(keys, basis)}
         return earlier
 
     def _box_keys(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes]) -> HolderKeys:
@@ -69,10 +105,15 @@ class Client:
             )
         return verified
 
-    def _earlier(self, spec: RoundSpec) -> bytes | None:
+    def _sealed_for(self, spec: RoundSpec) -> bytes | None:
         sealed = self.folder.get(f"sealed/{spec.task}")
-        if sealed is not None and sealed[:32] == spec.digest():
-            return sealed[32:]
+        return sealed[32:] if sealed is not None and sealed[:32] == spec.digest() else None
+
+    def _earlier(self, spec: RoundSpec) -> bytes | None:
+        again = self._sealed_for(spec)
+        if again is not None:
+            return again
+        sealed = self.folder.get(f"sealed/{spec.task}")
         joined = [entry for entry in self.folder.recorded() if entry.get("joined") == spec.task]
         if sealed is not None and sealed[:32].hex() not in [entry.get("spec") for entry in joined]:
             raise StoreError(
@@ -107,11 +148,14 @@ class Client:
         noised = add_noise(bound(total, spec.terms), spec.terms, self._rng)
         sealed = seal(noised, spec, sealer, self._rng)
         topic = Topic(spec.task, spec.round, sealed.spec_digest)
-        boxes = {
+        consent = self._agreed[topic.spec]
+        attached = {
             box_name(point): seal_box(key, sealed.shares[point], box_context(topic.spec, self.folder.name, holder))
-            for point, (holder, key) in self._agreed[topic.spec].items()
+            for point, (holder, key) in consent.keys.items()
         }
-        frame = self.folder.signer.write_with("update", topic, sealed.payload, boxes).to_bytes()
+        if spec.terms.staleness:
+            attached[BASIS] = consent.basis.to_bytes()
+        frame = self.folder.signer.write_with("update", topic, sealed.payload, attached).to_bytes()
         # the record first: after a crash in between, the round counts as joined and is never sealed a second time
         del self._agreed[topic.spec]
         self.folder.record({"joined": spec.task, "round": spec.round, "spec": sealed.spec_digest.hex()})

@@ -12,17 +12,20 @@ class Limits:
     """A member's own terms.
 
     `min_survivors`: the fewest clients whose sum may be opened; `min_noise`: the least noise multiplier z of a
-    released sum (noise over clip, honest survivors only); `max_rounds`: the most rounds of one task.
+    released sum (noise over clip, honest survivors only); `max_rounds`: the most rounds of one task;
+    `max_staleness`: how many versions behind the round's own the model of an update may be. Above 0 a node that lies
+    can pick which of these models each client trains from, and so shape what a sum tells.
     """
 
     min_survivors: int = 2
     min_noise: float = 0.1
     max_rounds: int = 1_000
+    max_staleness: int = 0
 
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.
 
-        Raises `PeerFault`: "min-survivors", "noise-floor", "no-room" or "round-cap", with the numbers.
+        Raises `PeerFault`: "min-survivors", "noise-floor", "no-room", "staleness" or "round-cap", with the numbers.
         """
         terms = spec.terms
         # a floor that nobody can reach would let every client believe that many others add noise too
@@ -45,6 +48,10 @@ class Limits:
         if spec.sum_params.value_bound < update_room(terms, spec.sum_params.dimension):
             raise PeerFault(
                 "no-room", "the sum has no room for one honest update: refusing later would tell of my data"
+            )
+        if terms.staleness > self.max_staleness:
+            raise PeerFault(
+                "staleness", f"models of {terms.staleness} versions back are allowed, {self.max_staleness} are my most"
             )
         if spec.round > self.max_rounds:
             raise PeerFault("round-cap", f"round {spec.round} of {spec.task}, {self.max_rounds} are my most")

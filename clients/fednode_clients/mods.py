@@ -14,8 +14,8 @@
         return Message(to_content(answer), reply_to=message)
 
 In queries a member says who it is and takes the task; a key holder does all its work there. The wrapped function sees
-the model under "arrays" and the clip of the round; what it returns never leaves as it is. Attach the mods to
-`train` alone: Flower runs the mods of a whole app for its queries too.
+the trained arrays under "arrays", those that are not trained under "frozen", and the clip of the round; what it returns
+never leaves as it is. Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
 import logging
@@ -27,10 +27,11 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
-from fednode.protocol.model import Layout, model_digest
+from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
-from fednode.records import arrays_of, frame_of, to_arrays, to_content
+from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.client import refusal
+from fednode_clients.copies import Copy
 from fednode_clients.membership import Members, Parts, Place, topic_of
 from fednode_clients.private import ClippedSum
 from fednode_crypto import CryptoError
@@ -66,18 +67,25 @@ def consent(members: Members) -> Mod:
         frame = frame_of(message.content)
         try:
             spec, parts = read_spec("round", frame)
-            arrays = arrays_of(message.content)
-            Layout.of(arrays)
-            earlier = client.judge(spec, model_digest(arrays), parts)
-        except (PeerFault, ValueError) as error:
-            fault = error if isinstance(error, PeerFault) else PeerFault("another-model", str(error))
+            chunks = arrays_of(message.content, CHUNKS) if CHUNKS in message.content else {}
+            joined = client.join(spec, parts, chunks)
+        except PeerFault as fault:
             return Message(to_content(refusal(client.folder, topic_of(frame), fault)), reply_to=message)
-        if earlier is not None:
-            return Message(to_content(earlier), reply_to=message)
+        if isinstance(joined, bytes):
+            return Message(to_content(joined), reply_to=message)
+        _show(message, joined)
         message.content[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
         return call_next(message, context)
 
     return mod
+
+
+def _show(message: Message, copy: Copy) -> None:
+    """Put the whole model where the wrapped function looks for it, in place of what travelled."""
+    message.content.pop(CHUNKS, None)
+    message.content[ARRAYS] = to_arrays(copy.trained)
+    if copy.frozen:
+        message.content[FROZEN] = to_arrays(copy.frozen)
 
 
 def sealing(members: Members) -> Mod:
@@ -86,8 +94,8 @@ def sealing(members: Members) -> Mod:
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         client = members.client(place_of(context))
         spec, _ = read_spec("round", frame_of(message.content))
-        layout = Layout.of(arrays_of(message.content))
         try:
+            layout = Layout.of(arrays_of(message.content))
             reply = call_next(message, context)
         except PeerFault as fault:
             return Message(to_content(client.refuse(spec, fault)), reply_to=message)

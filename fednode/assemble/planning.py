@@ -100,6 +100,7 @@ def plan_run(settings: RunSettings) -> Plan:
         min_survivors=settings.min_survivors,
         assumed_colluders=settings.assumed_colluders,
         deadline=settings.deadline,
+        staleness=settings.staleness,
     )
     _require_willing(settings, terms, layout.dimension)
     optimiser = _optimiser(settings)

@@ -1,9 +1,7 @@
 """A run in one process: a folder, a log, keys that live as long as the run, the grid, the report."""
 
 import logging
-import os
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fednode.assemble.enrolment import enrol_simulation
+from fednode.assemble.held import held_folder, sweep_unheld
 from fednode.assemble.planning import Plan, plan_run
 from fednode.assemble.recording import run_record
 from fednode.assemble.session import Session, Tools
@@ -27,9 +26,8 @@ from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
 PHASES = ("reading the data", "making keys", "making features", "meeting the members")
 FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
-
-
-_KEYS = "fednode-keys-"
+KEYS = "fednode-keys-"
+"""How the folder of a run's simulated keys is called in the temporary folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +59,10 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
     session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
-    sweep_orphaned_keys()
-    with logging_to(folder / "run.log"), tempfile.TemporaryDirectory(prefix=f"{_KEYS}{os.getpid()}-") as keys:
-        return conclude(session, lambda: _execute(session, Path(keys), inside))
-
-
-def sweep_orphaned_keys() -> None:
-    """Remove key folders of runs that were killed before they could: of this user, and of processes that are gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_KEYS}*"):
-        process = folder.name.removeprefix(_KEYS).partition("-")[0]
-        if process.isdigit() and not Path(f"/proc/{process}").exists() and folder.lstat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
+    # keys of runs that were killed before they could remove them
+    sweep_unheld(KEYS)
+    with logging_to(folder / "run.log"), held_folder(KEYS) as keys:
+        return conclude(session, lambda: _execute(session, keys, inside))
 
 
 def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunResult:
@@ -111,6 +102,7 @@ def run_config(plan: Plan, keys: Path) -> dict[str, str | int | float | bool]:
         "floor-survivors": settings.floor_survivors,
         "z-min": settings.z_min,
         "max-rounds": settings.max_rounds,
+        "staleness": settings.staleness,
         "key-root": str(keys),
     }
 

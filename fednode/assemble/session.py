@@ -13,13 +13,23 @@ from numpy.typing import NDArray
 
 from fednode.assemble.model_file import accuracy, write_model
 from fednode.assemble.planning import Plan
-from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.cache import (
+    CacheBackend,
+    FileBackend,
+    Limits,
+    MemoryBackend,
+    ParameterStore,
+    UpdateStore,
+    WhenFull,
+    parameter_limits,
+)
 from fednode.clock import Clock
 from fednode.driver import Channel, Node, RoundOutcome
 from fednode.driver import Task as DriverTask
 from fednode.errors import FednodeError
 from fednode.observer import Observer, RoundProgress, StopFlag
 from fednode.privacy import Ledger
+from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
 from fednode_clients.experiment import Experiment, load_experiment
@@ -139,8 +149,7 @@ class Session:
 
     def _node(self, channel: Channel, ledger: Ledger, updates: CacheBackend) -> Node:
         plan, clock = self.plan, self.tools.clock
-        model = 8 * plan.layout.dimension + 4096
-        parameters = MemoryBackend(clock, Limits(16, 4 * model, model), WhenFull.REFUSE)
+        parameters = MemoryBackend(clock, parameter_limits(Outline(plan.layout)), WhenFull.REFUSE)
         return Node(
             channel=channel,
             scheme=self.tools.schemes(plan.sum_params.scheme),

@@ -3,14 +3,16 @@
 `CacheBackend` is where bytes live; `UpdateStore` and `ParameterStore` stand on top of one and give their promises.
 """
 
-from fednode.cache.backend import MISSING, CacheBackend, Limits, Missing, StoreFull, TooLarge
+from fednode.cache.backend import MISSING, CacheBackend, Limits, Missing, StoreFull, TooLarge, Usage
 from fednode.cache.file import FileBackend
-from fednode.cache.memory import MemoryBackend, Usage, WhenFull
-from fednode.cache.parameters import ParameterSnapshot, ParameterStore, parameter_digest
-from fednode.cache.updates import UpdateId, UpdateLost, UpdateStore
+from fednode.cache.memory import MemoryBackend, WhenFull
+from fednode.cache.parameters import ParameterSnapshot, ParameterStore, parameter_limits
+from fednode.cache.policies import POLICIES, policy_maker
+from fednode.cache.updates import PinOwner, UpdateId, UpdateLost, UpdateStore, UpdateUsage
 
 __all__ = [
     "MISSING",
+    "POLICIES",
     "CacheBackend",
     "FileBackend",
     "Limits",
@@ -18,12 +20,15 @@ __all__ = [
     "Missing",
     "ParameterSnapshot",
     "ParameterStore",
+    "PinOwner",
     "StoreFull",
     "TooLarge",
     "UpdateId",
     "UpdateLost",
     "UpdateStore",
+    "UpdateUsage",
     "Usage",
     "WhenFull",
-    "parameter_digest",
+    "parameter_limits",
+    "policy_maker",
 ]

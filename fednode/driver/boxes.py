@@ -11,6 +11,7 @@ from fednode.errors import PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_name
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.model import BASIS
 from fednode.protocol.requests import key_request, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import Fields, digest, join_parts, parse
@@ -49,7 +50,7 @@ def gather_box_keys(node: Node, task: Task, number: int) -> BoxKeys:
 
 def check_boxes(envelope: Envelope, keys: BoxKeys, box_bytes: int) -> None:
     """Return if an update has exactly one box of the right size for each key. Raises `PeerFault("bad-boxes")`."""
-    sizes = {name: len(data) for name, data in envelope.attached.items()}
+    sizes = {name: len(data) for name, data in envelope.attached.items() if name != BASIS}
     if sizes != {box_name(point): box_bytes for point in keys.envelopes}:
         raise PeerFault("bad-boxes", "not one box of the right size for each holder")
 

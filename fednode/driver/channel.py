@@ -12,17 +12,17 @@ Call = Literal["query", "train"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A frame for one member; a train call brings the model with it. `tag` comes back with the reply."""
+    """A frame for one member; a train call brings chunks of the model with it. `tag` comes back with the reply."""
 
     call: Call
     tag: str
     frame: bytes = field(repr=False)
-    arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    chunks: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:
         """Bytes that go down, without the carrier's own."""
-        return len(self.frame) + sum(array.nbytes for array in self.arrays.values())
+        return len(self.frame) + sum(chunk.nbytes for chunk in self.chunks.values())
 
 
 @dataclass(frozen=True, slots=True)

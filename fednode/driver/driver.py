@@ -9,10 +9,10 @@ from fednode.driver.asking import ask, heed_stop, read_answer
 from fednode.driver.boxes import gather_box_keys
 from fednode.driver.ceremony import AgreedKey, agree_on_key
 from fednode.driver.channel import Request
+from fednode.driver.downloads import Downloads
 from fednode.driver.parts import Node, RoundOutcome, Task
 from fednode.driver.rounds import RoundRun
 from fednode.errors import PeerFault
-from fednode.protocol.model import model_digest
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec
 
@@ -30,6 +30,7 @@ class Driver:
         if node.scheme.boxed:
             self._uninformed |= {holder.name for holder in task.cohort.holders}
         self._momentum = task.optimiser.init(task.layout.dimension)
+        self._downloads = Downloads(node.parameters, task)
 
     def begin(self, parameters: NDArray[np.float64]) -> None:
         """Agree on a joint key, where the scheme has one, and write version 1 of the model.
@@ -38,7 +39,7 @@ class Driver:
         """
         if not self._node.scheme.boxed:
             self._key = agree_on_key(self._node, self._task)
-        self._node.parameters.write(parameters, {"round": 0})
+        self._downloads.publish(parameters, 0)
 
     def run_round(self, number: int) -> RoundOutcome:
         """One round. A release changes the model; anything else leaves it as it was.
@@ -50,7 +51,8 @@ class Driver:
         self._inform()
         keys = gather_box_keys(self._node, self._task, number) if self._node.scheme.boxed else None
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
-        outcome = RoundRun(self._node, self._task, self._spec(number, key_digest), self._invited(), keys).run()
+        download = self._downloads.of_round(self._spec(number, key_digest), {} if keys is None else keys.parts())
+        outcome = RoundRun(self._node, self._task, download, self._invited(), keys).run()
         for name, reason in outcome.rejected:
             if reason == "refused: unknown-task":
                 self._uninformed.add(name)
@@ -61,11 +63,11 @@ class Driver:
 
     def parameters(self) -> NDArray[np.float64]:
         """The newest model, float64 [d], read-only."""
-        return self._node.parameters.read().vector
+        return self._downloads.vector()
 
     def _apply(self, number: int, mean: NDArray[np.float64]) -> None:
         self._momentum, vector = self._task.optimiser.apply(self._momentum, self.parameters(), mean)
-        self._node.parameters.write(vector, {"round": number})
+        self._downloads.publish(vector, number)
 
     def _agreed(self) -> AgreedKey:
         if self._key is None:
@@ -91,12 +93,12 @@ class Driver:
                 log.warning("%s did not take the task: %s", reply.sender, fault)
 
     def _spec(self, number: int, key_digest: bytes) -> RoundSpec:
-        snapshot = self._node.parameters.read()
+        newest = self._downloads.newest
         return RoundSpec(
             task=self._task.name,
             round=number,
-            model_version=snapshot.version,
-            model_digest=model_digest(self._task.layout.unflatten(snapshot.vector)),
+            model_version=newest.version,
+            model_digest=newest.digest,
             cohort_digest=self._task.cohort.digest(),
             key_digest=key_digest,
             terms=self._task.terms,

@@ -33,10 +33,11 @@ class OpenRequest:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A holder's answer: its point and its part of the sum."""
+    """A holder's answer: its point, its part of the sum, and the head that it signed."""
 
     point: int
     body: bytes = field(repr=False)
+    signed: Signed = field(repr=False)
 
 
 def open_requests(
@@ -60,7 +61,7 @@ def read_opening(reply: Reply, request: OpenRequest, task: Task) -> Opening:
     point = about.integer("point", 1, 255)
     if point != task.cohort.member(reply.sender).point:
         raise PeerFault("another-point", f"{reply.sender} answered for point {point}")
-    return Opening(point, envelope.body)
+    return Opening(point, envelope.body, envelope.signed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What the driver works with, and what it says when a round is over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from fednode.clock import Clock
 from fednode.driver.channel import Channel
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import DiscreteGaussianSum, Ledger, Receipt
+from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import TaskCard
@@ -21,7 +22,11 @@ from fednode_crypto import SumParams, SumScheme
 @dataclass(frozen=True, slots=True)
 class Task:
     """What is trained, by whom, under which terms. `failure` is the delta of one release that is no noise: sampler and
-    overflow."""
+    overflow.
+
+    `frozen` are float32 arrays that belong to the model, and to its digest, and are never trained: a client gets them
+    once. Raises `ValueError` for one of another type, or with the name of a trained one.
+    """
 
     name: str
     cohort: Cohort
@@ -30,6 +35,24 @@ class Task:
     layout: Layout
     optimiser: ServerOptimiser
     failure: float
+    frozen: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, array in self.frozen.items():
+            if array.dtype != np.float32:
+                raise ValueError(f"{name} is {array.dtype}; frozen arrays are float32, as they travel: convert it")
+        object.__setattr__(self, "frozen", {name: _fixed(array) for name, array in self.frozen.items()})
+        # two arrays of one name are found here
+        _ = self.outline
+
+    @property
+    def outline(self) -> Outline:
+        """Names and shapes of the whole model."""
+        return Outline(self.layout, Layout(tuple(self.frozen), tuple(array.shape for array in self.frozen.values())))
+
+    def model(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+        """The whole model, as it travels, at these trained parameters (float64 [d])."""
+        return {**self.layout.unflatten(vector), **self.frozen}
 
     def key_context(self) -> bytes:
         """What the joint key is bound to, as `TaskCard.key_context` says it."""
@@ -45,6 +68,13 @@ class Task:
             contributors=survivors - self.terms.assumed_colluders,
             failure=self.failure,
         )
+
+
+def _fixed(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A copy that nobody can write to: what is frozen stays as it was."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +108,8 @@ class RoundOutcome:
     """How a round ended and who was in it. `cause` is empty for a release, else the short name of what failed.
 
     `rejected` and `discarded` hold (member, reason); `lost` invited clients that said nothing; `silent` (holder,
-    reason). Bytes are means over the clients that were asked (down) and that answered (up).
+    reason). Bytes are means over the clients that were asked (down) and that answered (up), all messages of the round
+    counted.
     """
 
     round: int

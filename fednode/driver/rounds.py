@@ -2,6 +2,8 @@
 
 import hashlib
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +13,15 @@ from fednode.cache import StoreFull
 from fednode.driver.asking import read_answer
 from fednode.driver.boxes import BoxRequest, box_request, check_boxes, read_checked
 from fednode.driver.channel import Reply, Request
-from fednode.driver.opening import OpenRequest, combine_answers, open_requests, read_opening
+from fednode.driver.downloads import Download
+from fednode.driver.opening import Opening, OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.parts import Node, Release, RoundOutcome, Task
-from fednode.driver.tally import Tally
+from fednode.driver.tally import Tally, mean_of
 from fednode.errors import BudgetExhausted, OpeningRejected, PeerFault, TooFewHolders
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys, box_name
 from fednode.protocol.envelope import Envelope, Signed, Topic
-from fednode.protocol.model import model_digest
-from fednode.protocol.requests import spec_frame
-from fednode.protocol.spec import RoundSpec
+from fednode.protocol.model import BASIS, Basis
 from fednode.round import (
     Answered,
     Arrived,
@@ -55,6 +56,7 @@ from fednode.wire import join_parts, split_parts
 
 log = logging.getLogger("fednode.driver")
 
+_MISSING = "refused: missing-chunks"
 _BOXES = "/boxes"
 """After a client's name in the store: a name that no member can have."""
 
@@ -63,9 +65,10 @@ class RoundRun:
     """Drives one round from its spec to its outcome. Used once."""
 
     def __init__(
-        self, node: Node, task: Task, spec: RoundSpec, invited: frozenset[str], keys: BoxKeys | None = None
+        self, node: Node, task: Task, download: Download, invited: frozenset[str], keys: BoxKeys | None = None
     ) -> None:
-        self._node, self._task, self._spec, self._keys = node, task, spec, keys
+        self._node, self._task, self._download, self._keys = node, task, download, keys
+        self._spec = spec = download.spec
         self._digest = spec.digest()
         self._points = frozenset(holder.point for holder in task.cohort.holders) if keys is None else keys.points
         self._round = Round(
@@ -81,7 +84,7 @@ class RoundRun:
         self._waiting: tuple[Envelope, Fold] | None = None
         self._boxes: BoxRequest | None = None
         self._request: OpenRequest | None = None
-        self._answers: dict[int, bytes] = {}
+        self._answers: dict[int, Opening] = {}
         self._sum: NDArray[np.int64] | None = None
         self._release: Release | None = None
         self._tally = Tally()
@@ -104,14 +107,11 @@ class RoundRun:
     # --- waiting
 
     def _invite(self) -> None:
-        snapshot = self._node.parameters.read(self._spec.model_version)
-        arrays = self._task.layout.unflatten(snapshot.vector)
-        if model_digest(arrays) != self._spec.model_digest:
-            raise RuntimeError("the spec names another model than the one that is sent")
-        parts = {} if self._keys is None else self._keys.parts()
-        request = Request("train", self._tag("round"), spec_frame("round", self._spec, parts), arrays)
-        self._tally.bytes_down += [request.size] * len(self._round.invited)
-        self._node.channel.send(dict.fromkeys(sorted(self._round.invited), request))
+        self._send(self._download.requests(sorted(self._round.invited)))
+
+    def _send(self, requests: Mapping[str, Request]) -> None:
+        self._tally.bytes_down.update({client: request.size for client, request in requests.items()})
+        self._node.channel.send(requests)
 
     def _until(self, state: State) -> None:
         """Take in what comes until the round has left `state`, or the time for it is over."""
@@ -145,29 +145,55 @@ class RoundRun:
         elif reply.tag == self._tag("open"):
             self._take_opening(reply)
         elif "/round/" in reply.tag:
-            self._handle(Late(reply.sender))
+            self._take_late(reply)
         else:
             log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
 
     def _take_update(self, reply: Reply) -> None:
-        self._tally.bytes_up.append(len(reply.frame or b""))
+        self._tally.bytes_up[reply.sender] += len(reply.frame or b"")
         try:
-            params = self._spec.sum_params
-            most = params.upload_bytes - params.payload_bytes
-            envelope = read_answer(reply, "update", self._task, params.payload_bytes, most)
-            topic = Topic(self._spec.task, self._spec.round, self._digest)
-            if envelope.head.spec == self._digest and not envelope.head.is_update(topic):
-                raise PeerFault("another-round", f"it is signed for round {envelope.head.round}")
-            if self._keys is not None and envelope.head.spec == self._digest:
-                check_boxes(envelope, self._keys, most // params.holders)
+            envelope = self._read_update(reply)
+            if envelope.head.spec == self._digest:
+                self._check_update(envelope)
             fold = self._tried(envelope)
         except PeerFault as fault:
-            log.warning("round %d: %s: %s", self._spec.round, reply.sender, fault)
-            self._handle(Faulted(reply.sender, fault.reason))
+            self._take_fault(reply.sender, fault)
             return
         self._waiting = (envelope, fold)
         self._handle(Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.body).digest()))
         self._waiting = None
+
+    def _read_update(self, reply: Reply) -> Envelope:
+        params = self._spec.sum_params
+        most = self._boxes_bytes() + (Basis.SIZE if self._spec.terms.staleness else 0)
+        return read_answer(reply, "update", self._task, params.payload_bytes, most)
+
+    def _boxes_bytes(self) -> int:
+        return self._spec.sum_params.upload_bytes - self._spec.sum_params.payload_bytes
+
+    def _check_update(self, envelope: Envelope) -> None:
+        if not envelope.head.is_update(Topic(self._spec.task, self._spec.round, self._digest)):
+            raise PeerFault("another-round", f"it is signed for round {envelope.head.round}")
+        if self._keys is not None:
+            check_boxes(envelope, self._keys, self._boxes_bytes() // self._spec.sum_params.holders)
+        self._download.check(envelope)
+
+    def _take_fault(self, client: str, fault: PeerFault) -> None:
+        """Count it; but a client that lost its copy of the model gets the whole of it, once, and goes on."""
+        if fault.reason == _MISSING and self._round.state is State.COLLECTING and client in self._round.invited:
+            again = self._download.again(client)
+            if again is not None:
+                log.info("round %d: %s holds another model than it did, it is sent all of it", self._spec.round, client)
+                self._send({client: again})
+                return
+        log.warning("round %d: %s: %s", self._spec.round, client, fault)
+        self._handle(Faulted(client, fault.reason))
+
+    def _take_late(self, reply: Reply) -> None:
+        """Too late for its round; that its sender has that round's model is still worth knowing."""
+        with suppress(PeerFault):
+            self._download.late(self._read_update(reply))
+        self._handle(Late(reply.sender))
 
     def _tried(self, envelope: Envelope) -> Fold:
         """The fold with this payload in it: that it can be added is what makes a payload valid, so this comes before
@@ -206,7 +232,7 @@ class RoundRun:
             self._silence(reply.sender, point, fault)
             return
         if point not in self._answers:
-            self._answers[point] = opening.body
+            self._answers[point] = opening
             self._tally.answered.append(reply.sender)
             self._handle(Answered(point))
 
@@ -247,9 +273,9 @@ class RoundRun:
         envelope, fold = self._waiting
         try:
             self._node.updates.put(self._spec.task, self._spec.round, client, envelope.body)
-            if envelope.attached:
-                boxes = join_parts(envelope.attached)
-                self._node.updates.put(self._spec.task, self._spec.round, client + _BOXES, boxes)
+            if self._keys is not None:
+                boxes = {name: data for name, data in envelope.attached.items() if name != BASIS}
+                self._node.updates.put(self._spec.task, self._spec.round, client + _BOXES, join_parts(boxes))
         except StoreFull as full:
             log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
             self._handle(NotKept(client, "no-room"))
@@ -297,7 +323,7 @@ class RoundRun:
         self._node.channel.send(self._request.messages)
 
     def _combine(self, points: tuple[int, ...]) -> None:
-        answers = {point: self._answers[point] for point in points}
+        answers = {point: self._answers[point].body for point in points}
         try:
             combined = combine_answers(self._node, self._task, self._fold, answers, self._digest)
         except (OpeningRejected, TooFewHolders) as error:
@@ -319,6 +345,7 @@ class RoundRun:
         # the divisor is the public constant of the spec: dividing by who arrived would change the sensitivity
         mean = self._sum.astype(np.float64) * 2.0**-terms.grid_bits / terms.divisor
         self._release = Release(mean, receipt)
+        self._download.certify({point: opening.signed for point, opening in self._answers.items()})
 
     def _outcome(self) -> RoundOutcome:
         now = self._round
@@ -342,8 +369,8 @@ class RoundRun:
             answered=tuple(sorted(self._tally.answered)),
             silent=self._tally.silences(silent),
             opened=self._request is not None,
-            bytes_up=float(np.mean(self._tally.bytes_up or [0])),
-            bytes_down=float(np.mean(self._tally.bytes_down or [0])),
+            bytes_up=mean_of(self._tally.bytes_up),
+            bytes_down=mean_of(self._tally.bytes_down),
             seconds=max(0.0, self._node.clock.time() - self._started),
             release=self._release,
         )

@@ -1,5 +1,6 @@
 """What happened in a round, for the record: names, reasons and bytes, never a payload."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -12,8 +13,8 @@ class Tally:
     discarded: list[tuple[str, str]] = field(default_factory=list)
     silent: list[tuple[str, str]] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
-    bytes_up: list[int] = field(default_factory=list)
-    bytes_down: list[int] = field(default_factory=list)
+    bytes_up: Counter[str] = field(default_factory=Counter)
+    bytes_down: Counter[str] = field(default_factory=Counter)
     cause: str = ""
     reason: str = ""
 
@@ -27,3 +28,8 @@ class Tally:
         already."""
         named = {name for name, _ in self.silent}
         return (*self.silent, *((name, reason) for name, reason in more.items() if name not in named))
+
+
+def mean_of(sizes: Mapping[str, int]) -> float:
+    """Mean bytes of those that sent or got any; 0 if nobody did."""
+    return sum(sizes.values()) / len(sizes) if sizes else 0.0

@@ -1,13 +1,18 @@
 """The model as it travels: named float32 arrays in one order, and one digest over all of them."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
 from fednode.wire import canonical, digest
+
+BASIS: Final = "model"
+"""What the attachment is called in which an update says which model it was computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Layout:
     @property
     def dimension(self) -> int:
         """How many numbers there are in all."""
-        return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        return sum(math.prod(shape) for shape in self.shapes)
 
     def flatten(self, arrays: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
         """All arrays as one float64 vector [d]. Raises `PeerFault("wrong-shape")` if they do not fit this layout."""
@@ -46,19 +51,48 @@ class Layout:
             raise PeerFault("wrong-shape", "an array of the model is not of floats")
         return np.concatenate([np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()])
 
-    def unflatten(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
-        """The arrays of a float64 vector [d], as float32: what travels and what the digest is of."""
+    def split(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """The arrays of a float64 vector [d], as views of it."""
         if vector.shape != (self.dimension,):
             raise ValueError(f"a vector of {vector.shape} does not fill {self.dimension} parameters")
-        ends = np.cumsum([int(np.prod(shape, dtype=np.int64)) for shape in self.shapes])[:-1]
-        pieces = np.split(vector.astype(np.float32), ends)
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        pieces = np.split(vector, ends)
         return {name: piece.reshape(shape) for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)}
 
+    def unflatten(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+        """The arrays of a float64 vector [d], as float32: what travels and what the digest is of."""
+        return {name: array.astype(np.float32) for name, array in self.split(vector).items()}
 
-def model_digest(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """32 bytes over names, shapes and little-endian float32 values, in order."""
+
+def model_digest(arrays: Mapping[str, NDArray[np.generic]], frozen: Collection[str] = ()) -> bytes:
+    """32 bytes over names, shapes and little-endian float32 values, in order, and over which of them are `frozen`."""
     parts: list[bytes] = []
     for name, array in arrays.items():
-        parts.append(canonical({"name": name, "shape": list(array.shape)}))
+        mark = {"frozen": True} if name in frozen else {}
+        parts.append(canonical({"name": name, "shape": list(array.shape), **mark}))
         parts.append(np.ascontiguousarray(array, dtype="<f4").tobytes())
     return digest("model", *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The model that an update was computed from: public, and the same for whoever computed from that model.
+
+    Attached to updates of tasks that allow staleness, so that the signed head names it by hash and stays small.
+    """
+
+    version: int
+    digest: bytes
+
+    SIZE: ClassVar[int] = 40
+
+    def to_bytes(self) -> bytes:
+        """Version (8 bytes, little-endian), then the model digest."""
+        return self.version.to_bytes(8, "little") + self.digest
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Basis":
+        """The inverse of `to_bytes`. Raises `PeerFault("malformed")`."""
+        if len(data) != Basis.SIZE:
+            raise PeerFault("malformed", "the update does not say which model it was computed from")
+        return Basis(int.from_bytes(data[:8], "little"), data[8:])

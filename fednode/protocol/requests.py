@@ -6,7 +6,7 @@
     key-check    the spec of round 0                    -> a known vector, sealed
     task         cohort, parameters, commitments, parts -> ready
     box-key      a round                                -> a fresh public key for it
-    round        a spec, box keys, the model beside it  -> update
+    round        a spec, box keys, the model's outline   -> update
     boxes        a spec, a roster, the boxes for me     -> checked: whose box is no good
     open         a spec, a roster, what is to be opened -> answer
 
@@ -162,10 +162,11 @@ def read_spec(kind: str, data: bytes) -> tuple[RoundSpec, dict[str, bytes]]:
 
 
 def frame_kind(data: bytes) -> str:
-    """The kind a frame says it is of, before anything is checked; "" if it is no frame."""
+    """The kind a frame says it is of, before anything is checked; "" if it is no frame or its kind is not ASCII."""
     if len(data) < 16 or data[:2] != b"FN":
         return ""
-    return data[16 : 16 + data[3]].decode("ascii", "replace")
+    kind = data[16 : 16 + data[3]]
+    return kind.decode("ascii") if kind.isascii() else ""
 
 
 def roster_part(updates: Iterable[Signed]) -> bytes:

@@ -10,6 +10,9 @@ from fednode_crypto import SumParams, WrongParameters
 KEY_CHECK_ROUND = 0
 """The round in which the holders open a known vector; training starts at 1."""
 
+MAX_STALENESS = 1_000
+"""Versions that a task may let an update lag behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -18,7 +21,7 @@ class Terms:
     `clip` is the L2 bound of one record (model units), the grid step is 2^-grid_bits, `local_variance` the noise of
     one client per coordinate in grid steps squared, `max_records` the most records one client's sum counts for,
     `divisor` the public number the opened sum is divided by. `min_survivors - assumed_colluders` shares of noise
-    together reach the target.
+    together reach the target. An update may be computed from a model up to `staleness` versions older than the round's.
     """
 
     unit: str
@@ -30,6 +33,7 @@ class Terms:
     min_survivors: int
     assumed_colluders: int
     deadline: float
+    staleness: int = 0
 
     def __post_init__(self) -> None:
         for name in ("clip", "divisor", "deadline"):
@@ -39,14 +43,16 @@ class Terms:
             # 1 and 1.0 are the same terms, so they must have the same digest
             object.__setattr__(self, name, float(value))
         wholes = (self.grid_bits, self.local_variance, self.max_records, self.min_survivors, self.assumed_colluders)
-        if any(type(value) is not int for value in wholes):
-            raise ValueError("grid bits, variance, records, survivors and colluders are whole numbers")
+        if any(type(value) is not int for value in (*wholes, self.staleness)):
+            raise ValueError("grid bits, variance, records, survivors, colluders and staleness are whole numbers")
         if self.unit != "record":
             raise ValueError(f"unit {self.unit!r} is not known; this version protects records")
         if not (0 <= self.grid_bits <= 40 and self.local_variance > 0 and self.max_records > 0):
             raise ValueError("the grid has 0 to 40 bits, and the noise and the records are above zero")
         if not 0 <= self.assumed_colluders < self.min_survivors:
             raise ValueError("fewer colluders are assumed than survivors are asked for")
+        if not 0 <= self.staleness <= MAX_STALENESS:
+            raise ValueError(f"a model may be 0 to {MAX_STALENESS} versions old")
 
     def noise_multiplier(self, dimension: int = 0) -> float:
         """The smallest noise a released sum can have over what one record moves it by: z = sigma sqrt(honest) / Delta.
@@ -118,4 +124,5 @@ def _terms(data: Fields) -> Terms:
         min_survivors=data.integer("min_survivors", 1, 1_000_000),
         assumed_colluders=data.integer("assumed_colluders", 0, 1_000_000),
         deadline=data.number("deadline", 0.0, 1e7),
+        staleness=data.integer("staleness", 0, MAX_STALENESS),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
@@ -44,10 +45,26 @@ def _default_survivors(validated: dict[str, Any]) -> int:
     return -(-3 * int(validated.get("clients", 20)) // 4)
 
 
+def _cache_place(value: str) -> str:
+    """Refuse what is no place, and a password: settings are written into the run's folder and its report."""
+    if value in ("file", "memory"):
+        return value
+    url = urlsplit(value)
+    if url.scheme not in ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix"):
+        raise ValueError(
+            f"{value!r} is no place for a cache: give file, memory, redis://HOST, rediss://HOST (TLS), "
+            "redis+cluster://HOST or unix:///SOCKET"
+        )
+    if ":" in url.netloc.rpartition("@")[0]:
+        raise ValueError("a password stands in the address: put it into a file and name that with cache_password_file")
+    return value
+
+
 Whole = Annotated[int, BeforeValidator(_no_truth_value)]
 Real = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
 Place = Annotated[Path, AfterValidator(_writable)]
+Cache = Annotated[Name, AfterValidator(_cache_place)]
 Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults), AfterValidator(_as_named)]
 
 
@@ -102,6 +119,13 @@ class RunSettings(BaseModel):
     deadline: Real = Field(
         60.0, gt=0, le=86_400, description="Seconds that a round waits for updates.", json_schema_extra=_panel("Rounds")
     )
+    staleness: Whole = Field(
+        0,
+        ge=0,
+        le=1_000,
+        description="Versions that the model of an update may lag behind the round's.",
+        json_schema_extra=_panel("Rounds"),
+    )
     learning_rate: Real | None = Field(
         None,
         gt=0,
@@ -134,6 +158,24 @@ class RunSettings(BaseModel):
     )
     threshold: Whole = Field(
         4, ge=2, le=16, description="Holders it takes to open a sum.", json_schema_extra=_panel("Committee")
+    )
+
+    cache: Cache = Field(
+        "file",
+        description="Where updates wait and the model is kept: file, memory, or a Redis address.",
+        json_schema_extra=_panel("Cache"),
+    )
+    cache_password_file: Place | None = Field(
+        None, description="File with the Redis password.", json_schema_extra=_panel("Cache")
+    )
+    cache_ca: Place | None = Field(
+        None, description="PEM file of who signs the Redis server.", json_schema_extra=_panel("Cache")
+    )
+    cache_certificate: Place | None = Field(
+        None, description="PEM file of the node's own certificate for Redis.", json_schema_extra=_panel("Cache")
+    )
+    cache_key: Place | None = Field(
+        None, description="PEM file of that certificate's key.", json_schema_extra=_panel("Cache")
     )
 
     z_min: Real = Field(

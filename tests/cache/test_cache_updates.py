@@ -1,6 +1,8 @@
 """`UpdateStore`: pinned until consumed, refused when full, accepted once."""
 
+import contextlib
 import threading
+from collections import deque
 
 import pytest
 from kit.clocks import FakeClock
@@ -10,14 +12,19 @@ from fednode.cache import (
     Limits,
     MemoryBackend,
     Missing,
+    PinOwner,
     StoreFull,
     TooLarge,
     UpdateId,
     UpdateLost,
     UpdateStore,
+    UpdateUsage,
     WhenFull,
 )
-from fednode.errors import PeerFault
+from fednode.cache.backend import Value
+from fednode.cache.lost import PinLost
+from fednode.cache.policies import POLICIES
+from fednode.errors import PeerFault, StoreError
 
 
 def backend_of(entries: int = 100, total_bytes: int = 1_000, value_bytes: int = 100) -> MemoryBackend:
@@ -109,14 +116,122 @@ def test_names_with_slashes_do_not_collide() -> None:
     assert (store.get("a", 1, "b/1/c"), store.get("a/1/b", 1, "c")) == (b"x", b"y")
 
 
-def test_a_backend_that_loses_an_update_is_found_out() -> None:
-    evicting = MemoryBackend(FakeClock(), Limits(1, 10, 10))
-    store = UpdateStore(evicting, retry_after=1.0)
+class _NamesItsLosses(MemoryBackend):
+    """As a server's client does: what was pinned and is gone is no miss."""
+
+    def get(self, key: str) -> Value | Missing:
+        value = super().get(key)
+        if value is MISSING:
+            raise PinLost(key)
+        return value
+
+
+@pytest.mark.parametrize("kind", [MemoryBackend, _NamesItsLosses])
+def test_a_backend_that_loses_an_update_is_found_out(kind: type[MemoryBackend]) -> None:
+    careless = kind(FakeClock(), Limits(10, 100, 10))
+    store = UpdateStore(careless, retry_after=1.0)
     store.put("task", 1, "ann", b"a")
-    store.put("task", 1, "bob", b"b")
-    with pytest.raises(UpdateLost, match="ann in round 1") as lost:
+    careless.delete(UpdateId("task", 1, "ann").key())
+    for _ in range(2):
+        with pytest.raises(UpdateLost, match="ann in round 1") as lost:
+            store.get("task", 1, "ann")
+        assert lost.value.update == UpdateId("task", 1, "ann")
+    assert store.usage().lost == 1
+    assert store.get("task", 1, "bob") is MISSING
+
+
+def test_bytes_that_came_out_as_something_else_are_lost() -> None:
+    careless = backend_of()
+    store = UpdateStore(careless, retry_after=1.0)
+    store.put("task", 1, "ann", b"a")
+    careless.set(UpdateId("task", 1, "ann").key(), "a", None)
+    with pytest.raises(UpdateLost):
         store.get("task", 1, "ann")
-    assert lost.value.update == UpdateId("task", 1, "ann")
+
+
+# --- with others in one backend
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("room", [1.5, 1.05])
+def test_no_update_is_lost_beside_evictable_entries(policy: str, room: float) -> None:
+    """200 clients, a backend that holds `room` of their round, next round's pushes coming before it is consumed."""
+    clients, size, rounds = 200, 50, 3
+    backend = MemoryBackend(FakeClock(), Limits(clients * 4, int(clients * size * room), 500), policy=policy)
+    store = UpdateStore(backend, retry_after=2.0)
+    seen = 0
+    pushes = deque((number, client) for number in range(rounds) for client in range(clients))
+    waiting: deque[tuple[int, int]] = deque()
+    for number in range(rounds):
+        while pushes or waiting:
+            one = (waiting if waiting else pushes).popleft()
+            with contextlib.suppress(StoreFull):
+                backend.set(f"parameter/{one[1]}", bytes(size), None)
+            try:
+                store.put("task", one[0], f"client-{one[1]}", _payload(*one, size))
+            except StoreFull as full:
+                assert full.retry_after == 2.0
+                waiting.appendleft(one)
+                break
+        assert backend.usage().bytes <= clients * size * room
+        for client in range(clients):
+            seen += store.get("task", number, f"client-{client}") == _payload(number, client, size)
+        assert len(store.consume("task", number)) == clients
+    assert (seen, store.usage().lost, store.usage().updates) == (clients * rounds, 0, 0)
+    assert store.usage().refusals >= rounds - 1 and backend.usage().evictions > 0
+
+
+def _payload(number: int, client: int, size: int) -> bytes:
+    return bytes([number, client]) * (size // 2)
+
+
+def test_pins_show_their_owner() -> None:
+    store = store_of(entries=4)
+    assert store.usage() == UpdateUsage() and store.usage().oldest is None
+    store.put("task", 7, "ann", b"aaaa")
+    store.put("task", 7, "bob", b"bb")
+    store.put("other", 2, "ann", b"c")
+    usage = store.usage()
+    assert usage.owners == (PinOwner("task", 7, 2, 6), PinOwner("other", 2, 1, 1))
+    assert (usage.updates, usage.pinned_bytes, usage.oldest) == (3, 7, PinOwner("task", 7, 2, 6))
+    store.consume("task", 7)
+    assert store.usage().oldest == PinOwner("other", 2, 1, 1)
+
+
+class _Stuck(MemoryBackend):
+    """A server that is away while something is deleted."""
+
+    away = True
+
+    def delete(self, key: str) -> bool:
+        if self.away:
+            raise StoreError("the server is away")
+        return super().delete(key)
+
+
+def test_what_could_not_be_deleted_is_still_shown_and_goes_later() -> None:
+    backend = _Stuck(FakeClock(), Limits(1, 100, 100), WhenFull.REFUSE)
+    store = UpdateStore(backend, retry_after=1.0)
+    store.put("task", 1, "ann", b"a")
+    assert store.consume("task", 1) == (UpdateId("task", 1, "ann"),)
+    assert store.ids() == () and store.usage().pinned_bytes == 1
+    with pytest.raises(PeerFault, match="round-closed"):
+        store.put("task", 1, "ann", b"again")
+    with pytest.raises(StoreFull):
+        store.put("task", 2, "ann", b"b")
+    backend.away = False
+    store.put("task", 2, "ann", b"b")
+    assert store.usage().owners == (PinOwner("task", 2, 1, 1),)
+
+
+def test_a_backend_that_knows_when_there_is_room_is_quoted() -> None:
+    class Knowing(MemoryBackend):
+        def pin(self, key: str, value: Value) -> None:
+            raise StoreFull("full", 9.0)
+
+    with pytest.raises(StoreFull, match="retry in 9 s") as full:
+        UpdateStore(Knowing(FakeClock(), Limits(1, 10, 10)), retry_after=1.0).put("task", 1, "ann", b"a")
+    assert full.value.retry_after == 9.0
 
 
 class _ConsumedMeanwhile(MemoryBackend):
@@ -124,8 +239,8 @@ class _ConsumedMeanwhile(MemoryBackend):
 
     store: UpdateStore
 
-    def set(self, key: str, value: bytes, ttl: float | None) -> None:
-        super().set(key, value, ttl)
+    def pin(self, key: str, value: Value) -> None:
+        super().pin(key, value)
         self.store.consume("task", 1)
 
 
@@ -144,7 +259,7 @@ class _PushedMeanwhile(MemoryBackend):
 
     store: UpdateStore
 
-    def get(self, key: str) -> bytes | Missing:
+    def get(self, key: str) -> Value | Missing:
         value = super().get(key)
         if value is MISSING:
             self.store.put("task", 1, "ann", b"a")

@@ -205,7 +205,7 @@ def test_a_roster_whose_boxes_never_came_is_refused(cohort):
     assert reasons == ["bad-request"]
 
 
-def test_a_record_that_cannot_be_written_means_no_answer(cohort):
+def test_a_record_that_cannot_be_written_means_a_refusal_that_says_so(cohort):
     record = cohort.folder("holder-1").path / "record.jsonl"
 
     def full(cohort, name, request):
@@ -215,7 +215,7 @@ def test_a_record_that_cannot_be_written_means_no_answer(cohort):
     cohort.tell("holder-1", full, "open")
     outcome = cohort.begun().run_round(1)
     check_released(cohort, outcome)
-    assert outcome.silent == (("holder-1", "no-answer"),)
+    assert outcome.silent == (("holder-1", "refused: member-storage"),)
     record.rmdir()
     assert cohort.folder("holder-1").get(f"answer/{kit.TASK}") is None
 
@@ -226,24 +226,24 @@ def test_a_record_that_cannot_be_written_means_no_answer(cohort):
 def test_a_key_that_another_holder_signed_is_refused(cohort):
     driver = cohort.begun()
     driver.run_round(1)
-    frame, arrays = last_round(cohort, "client-1")
+    frame = last_round(cohort, "client-1")
     spec, parts = read_spec("round", frame)
     for changed in (
         {"box-key-1": parts["box-key-2"]},
         {"box-key-1": parts["box-key-1"][:-1]},
         {"box-key-2": b""},
     ):
-        must_refuse_round(cohort, spec, {**parts, **changed}, arrays)
+        must_refuse_round(cohort, spec, {**parts, **changed})
     fewer = {name: part for name, part in parts.items() if name != "box-key-1"}
-    must_refuse_round(cohort, spec, fewer, arrays)
+    must_refuse_round(cohort, spec, fewer)
 
 
 def last_round(cohort, name):
     requests = [request for member, request in cohort.asked("round") if member == name]
-    return requests[-1].frame, requests[-1].arrays
+    return requests[-1].frame
 
 
-def must_refuse_round(cohort, spec, parts, arrays):
+def must_refuse_round(cohort, spec, parts):
     cohort.restart("client-1")
     with pytest.raises(PeerFault) as caught:
         cohort.client("client-1").judge(spec, spec.model_digest, parts)

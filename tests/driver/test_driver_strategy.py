@@ -32,7 +32,7 @@ def grid_of(cohort: FakeCohort, odd=None, without=()) -> InProcGrid:
         name = names[context.node_config["partition-id"]]
         if name in odd:
             return odd[name](message)
-        arrays = arrays_of(message.content) if "arrays" in message.content else {}
+        arrays = arrays_of(message.content, "chunks") if "chunks" in message.content else {}
         frame = frame_of(message.content)
         request = Request("train" if frame_kind(frame) == "round" else "query", "", frame, arrays)
         return Message(to_content(cohort.speak(name, request)), reply_to=message)

@@ -25,7 +25,7 @@ from fednode.names import member_names
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.envelope import Envelope, Topic
-from fednode.protocol.model import Layout, model_digest
+from fednode.protocol.model import Basis, Layout
 from fednode.protocol.requests import frame_kind, read_key_request, read_spec
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode_clients.client import Client
@@ -52,6 +52,7 @@ class Size:
     records: int = 8
     min_survivors: int = 3
     colluders: int = 1
+    staleness: int = 0
 
     def terms(self) -> Terms:
         return Terms(
@@ -64,6 +65,7 @@ class Size:
             min_survivors=self.min_survivors,
             assumed_colluders=self.colluders,
             deadline=60.0,
+            staleness=self.staleness,
         )
 
     @cache  # noqa: B019 - a size is a value, and there are few
@@ -126,10 +128,12 @@ class FakeCohort:
     ) -> None:
         self.root, self.size = root, size or Size()
         self.scheme = scheme or (InsecurePlainSum() if self.size.scheme == "bfv" else real_scheme(self.size.scheme))
-        self.limits = limits or Limits()
+        self.limits = limits or Limits(max_staleness=self.size.staleness)
+        self.frozen: dict[str, NDArray[np.float32]] = {}
         self.cohort = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
         self.plain: dict[str, NDArray[np.int64]] = {}
         self.learned = {name: self._some_vector(name) for name in self.size.client_names}
+        self.trained_from: dict[str, Basis] = {}
         self.speaking = ""
         self.clock = FakeClock()
         self.sent: list[tuple[str, Request]] = []
@@ -188,9 +192,11 @@ class FakeCohort:
     def _train(self, client: Client, request: Request) -> bytes:
         spec, parts = read_spec("round", request.frame)
         try:
-            earlier = client.judge(spec, model_digest(request.arrays), parts)
-            total = FakeSum(self.learned[client.folder.name], self.size.records)
-            return earlier if earlier is not None else client.answer(spec, total)
+            joined = client.join(spec, parts, request.chunks)
+            if isinstance(joined, bytes):
+                return joined
+            self.trained_from[client.folder.name] = joined.basis
+            return client.answer(spec, FakeSum(self.learned[client.folder.name], self.size.records))
         except PeerFault as fault:
             return client.refuse(spec, fault)
 
@@ -233,11 +239,11 @@ class FakeCohort:
     def task(self, rounds: int = 8) -> Task:
         layout = Layout(("w",), ((self.size.dimension,),))
         optimiser = ServerOptimiser(rounds, path=1.0)
-        return Task(TASK, self.cohort, self.size.terms(), self.size.sum_params(), layout, optimiser, 1e-30)
+        return Task(TASK, self.cohort, self.size.terms(), self.size.sum_params(), layout, optimiser, 1e-30, self.frozen)
 
     def node(self, epsilon: float = 1e6, stop: Callable[[], bool] = lambda: False) -> Node:
         budget = Budget(epsilon, 1e-5)
-        roomy = CacheLimits(64, 1 << 28, 1 << 26)
+        roomy = CacheLimits(256, 1 << 28, 1 << 26)
         return Node(
             channel=self,
             scheme=self.scheme,

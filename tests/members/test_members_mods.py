@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from kit.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
 
 from fednode.driver.ceremony import agree_on_key
@@ -13,10 +14,12 @@ from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import Layout, model_digest
 from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
 from fednode.protocol.spec import RoundSpec
-from fednode.records import frame_of, to_arrays, to_content
+from fednode.records import arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.consent import Limits
+from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.membership import Members, Parts, Place, key_folder, member_name
 from fednode_clients.mods import clip_of, consent, gradient_sum, privacy_mods, read_sum, sealing
+from fednode_crypto.identity import SigningKey
 
 ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
 
@@ -42,7 +45,8 @@ class Stage:
         return self.kit.members("client-1")
 
     def message(self, arrays=ARRAYS, frame=None) -> Message:
-        content = to_content(spec_frame("round", self.spec) if frame is None else frame, arrays)
+        honest = spec_frame("round", self.spec, {"model": outline_of(ARRAYS).to_bytes()})
+        content = to_content(honest if frame is None else frame, chunked(arrays), "chunks")
         message = Message(content, dst_node_id=1, message_type="train")
         # as a carrier does: a reply needs an id to answer to
         message.metadata.__dict__["_message_id"] = "1"
@@ -99,6 +103,8 @@ def test_a_repeated_message_gets_the_same_bytes_without_training(stage):
     stage.kit.restart("client-1")
     second = stage.run(stage.message(), honest)
     assert first.to_bytes() == second.to_bytes() and len(stage.seen) == 1
+    # whether the model is still there or not
+    assert stage.run(stage.message(arrays={}), honest).to_bytes() == first.to_bytes()
 
 
 def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
@@ -110,8 +116,9 @@ def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
 def test_arrays_that_are_not_the_rounds_are_refused(stage):
     moved = ARRAYS | {"b": np.ones(1, dtype=np.float32)}
     whole = {name: array.astype(np.int64) for name, array in ARRAYS.items()}
-    for arrays in (moved, dict(reversed(ARRAYS.items())), whole):
-        assert reason_of(stage.run(stage.message(arrays), honest)) == "another-model"
+    wide = ARRAYS | {"b": np.zeros(2, dtype=np.float32)}
+    for arrays, reason in ((moved, "another-model"), (whole, "wrong-shape"), (wide, "wrong-shape")):
+        assert reason_of(stage.run(stage.message(arrays), honest)) == reason
     assert stage.seen == []
 
 
@@ -125,7 +132,18 @@ def test_a_frame_that_is_no_round_is_refused(stage, frame):
 
 
 def test_a_message_without_arrays_is_refused(stage):
-    assert reason_of(stage.run(stage.message(arrays=None), honest)) == "malformed"
+    assert reason_of(stage.run(stage.message(arrays={}), honest)) == "missing-chunks"
+    bare = stage.message(frame=spec_frame("round", stage.spec))
+    assert reason_of(stage.run(bare, honest)) == "malformed"
+    assert stage.seen == []
+
+
+def test_the_whole_model_is_shown_and_nothing_of_how_it_came(stage):
+    stage.run(stage.message(), honest)
+    content = stage.seen[0].content
+    assert set(content) == {"fednode", "arrays", "terms"}
+    shown = arrays_of(content)
+    assert list(shown) == list(ARRAYS) and all(np.array_equal(shown[name], ARRAYS[name]) for name in ARRAYS)
 
 
 def test_sealing_without_consent(stage):
@@ -135,7 +153,9 @@ def test_sealing_without_consent(stage):
     def careless(message):
         return Message(gradient_sum(FakeSum(np.zeros(5), 3, 1.0), ARRAYS), reply_to=message)
 
-    assert reason_of(stage.run(stage.message(), careless, mods)) == "no-consent"
+    shown = stage.message()
+    shown.content["arrays"] = to_arrays(ARRAYS)
+    assert reason_of(stage.run(shown, careless, mods)) == "no-consent"
     assert stage.kit.folder("client-1").recorded() == []
 
 
@@ -238,6 +258,25 @@ def test_limits_come_from_the_members_own_configuration(tmp_path):
     own = {"name": "client-1", "min-survivors": 7, "min-noise": 2, "max-rounds": 5}
     client = kit.members("client-1").client(Place(1, own, {"min-survivors": 1, "min-noise": 0.0}))
     assert client._limits == Limits(7, 2.0, 5)
+
+
+@pytest.mark.parametrize(
+    ("node", "run", "most"),
+    [
+        ({}, {}, 0),
+        ({}, {"staleness": 3}, 3),
+        ({"key-folder": True}, {"staleness": 3}, 0),
+        ({"key-folder": True, "max-staleness": 2}, {"staleness": 3}, 2),
+    ],
+)
+def test_no_run_makes_a_member_take_older_models_unless_its_keys_are_the_runs(tmp_path, node, run, most):
+    KeyFolder.create(tmp_path / "client-1", "client-1", SigningKey.generate().public)
+    own = {**node, "partition-id": 0} | ({"key-folder": str(tmp_path / "client-1")} if "key-folder" in node else {})
+    spot = Place(1, own, {**run, "clients": 2, "holders": 2, "key-root": str(tmp_path)})
+    assert Members(Parts()).client(spot)._limits.max_staleness == most
+    # whoever finds keys in a way of its own is no simulation
+    found = Members(Parts(folder=lambda _: tmp_path / "client-1")).client(spot)
+    assert found._limits.max_staleness == node.get("max-staleness", 0)
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "client-01"), (9, "client-10"), (10, "holder-1"), (11, "holder-2")])

@@ -24,6 +24,7 @@ CHANGED_TERMS = {
     "min_survivors": 3,
     "assumed_colluders": 0,
     "deadline": 61.0,
+    "staleness": 1,
 }
 OTHER_SUM = plan("bfv", Demand(dimension=11, summands=4, value_bound=1_000, holders=3, threshold=2))
 CHANGED = {
@@ -71,7 +72,7 @@ def test_every_field_is_in_the_digest():
     for name in (field.name for field in fields(Terms)):
         if name != "unit":
             variants[f"terms.{name}"] = replace(SPEC, terms=replace(TERMS, **{name: CHANGED_TERMS[name]}))
-    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 16
+    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 17
     for variant in variants.values():
         assert read(variant) == variant
 
@@ -132,6 +133,7 @@ HOSTILE_TERMS = {
     "min_survivors": [0, 1, -1, 1_000_001, 2.0, True],
     "assumed_colluders": [-1, 2, 1_000_001, False],
     "deadline": [0.0, -1.0, 60, 1e8, math.nan],
+    "staleness": [-1, 1_001, True, 1.0, None],
 }
 
 
