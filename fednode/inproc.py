@@ -127,7 +127,7 @@ class InProcGrid(Grid):
     def _faults_of(self, node: int, content: RecordDict) -> frozenset[str]:
         frame = frame_of(content) if has_frame(content) else b""
         kind = frame_kind(frame)
-        if kind not in ("round", "boxes", "open", "box-key"):
+        if kind not in ("round", "boxes", "confirm", "open", "box-key"):
             return frozenset()
         number = read_key_request(frame)[1] if kind == "box-key" else read_spec(kind, frame)[0].round
         name = self._names[node - 100]

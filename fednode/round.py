@@ -1,11 +1,11 @@
 """A round as a pure value: events in, effects out. No clock, no store, no network.
 
-    COLLECTING --enough--> [CHECKING --boxes open-->] CHARGING --charged--> OPENING --opened--> RELEASED
-        |                     |                          |                     |
-        +--- too few, stopped +----------------------> FAILED <-- refused, too few holders, rejected
+    COLLECTING --enough--> [CHECKING --boxes open--> CONFIRMING --signed-->] CHARGING --charged--> OPENING --> RELEASED
+        |                     |                         |                       |                    |
+        +--- too few, stopped +-------------------------+----------------> FAILED <-- refused, too few holders, rejected
 
-CHECKING is there where clients box shares for the holders (`boxed`): a client whose box does not open is struck from
-the roster before anything is charged for it.
+CHECKING and CONFIRMING are there where clients box shares for the holders (`boxed`): a client whose box does not open
+is struck from the roster, and as many holders as it takes to open sign what is left, before anything is charged.
 
 `ALLOWED` is the whole table: an event that its state does not list is a mistake of ours and raises; a peer's mistake
 never does, it ends as `Reject` or `Discard`. Everything that affects the state stands in this file.
@@ -24,6 +24,7 @@ class State(Enum):
 
     COLLECTING = auto()
     CHECKING = auto()
+    CONFIRMING = auto()
     CHARGING = auto()
     OPENING = auto()
     RELEASED = auto()
@@ -91,6 +92,13 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A holder signed that this roster is the one that it will open, and no other."""
+
+    point: int
+
+
+@dataclass(frozen=True, slots=True)
 class Charged:
     """The ledger holds the charge, on disk."""
 
@@ -140,6 +148,7 @@ Event = (
     | DeadlinePassed
     | StopAsked
     | Checked
+    | Confirmed
     | Charged
     | ChargeRefused
     | Answered
@@ -189,6 +198,13 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirm:
+    """Have every holder that could check sign the final roster: these clients."""
+
+    clients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Charge:
     """Charge the ledger with what these survivors added."""
 
@@ -224,17 +240,18 @@ class Fail:
     reason: str
 
 
-Effect = Keep | Reject | Discard | Check | Strike | Charge | Open | Combine | Publish | Fail
+Effect = Keep | Reject | Discard | Check | Strike | Confirm | Charge | Open | Combine | Publish | Fail
 
 ALLOWED: dict[State, frozenset[type]] = {
     State.COLLECTING: frozenset({Arrived, Kept, NotKept, Late, Faulted, DeadlinePassed, StopAsked}),
     State.CHECKING: frozenset({Arrived, Late, Faulted, Checked, HolderSilent, DeadlinePassed, StopAsked}),
+    State.CONFIRMING: frozenset({Arrived, Late, Faulted, Checked, Confirmed, HolderSilent, DeadlinePassed, StopAsked}),
     State.CHARGING: frozenset({Arrived, Late, Faulted, Charged, ChargeRefused}),
     State.OPENING: frozenset(
-        {Arrived, Late, Faulted, Checked, Answered, HolderSilent, DeadlinePassed, Opened, OpeningFailed}
+        {Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent, DeadlinePassed, Opened, OpeningFailed}
     ),
-    State.RELEASED: frozenset({Arrived, Late, Faulted, Checked, Answered, HolderSilent}),
-    State.FAILED: frozenset({Arrived, Late, Faulted, Checked, Answered, HolderSilent}),
+    State.RELEASED: frozenset({Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent}),
+    State.FAILED: frozenset({Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent}),
 }
 
 
@@ -257,6 +274,7 @@ class Round:
     faulted: frozenset[str] = frozenset()
     checked: frozenset[int] = frozenset()
     struck: frozenset[str] = frozenset()
+    confirmed: frozenset[int] = frozenset()
     answered: frozenset[int] = frozenset()
     silent: frozenset[int] = frozenset()
     combining: bool = False
@@ -345,6 +363,8 @@ def _close(now: Round) -> Step:
         return replace(now, state=State.FAILED), (Fail("too-few-survivors", reason),)
     if now.boxed and now.state is State.COLLECTING:
         return replace(now, state=State.CHECKING), (Check(now.survivors),)
+    if now.state is State.CHECKING:
+        return replace(now, state=State.CONFIRMING), (Confirm(now.survivors),)
     return replace(now, state=State.CHARGING), (Charge(now.survivors),)
 
 
@@ -368,6 +388,21 @@ def _when_checked(now: Round) -> Step:
     return after, effects + more
 
 
+def _confirmed(now: Round, event: Confirmed) -> Step:
+    if now.state is not State.CONFIRMING or event.point not in now.holders:
+        return now, ()
+    return _when_confirmed(replace(now, confirmed=now.confirmed | {event.point}))
+
+
+def _when_confirmed(now: Round) -> Step:
+    """Charge once all have signed that can: fewer than it takes to open would open nothing."""
+    if now.holders - now.confirmed - now.silent:
+        return now, ()
+    if len(now.confirmed) < now.threshold:
+        return replace(now, state=State.FAILED), (_too_few_holders(now, len(now.confirmed)),)
+    return _close(replace(now, holders=now.confirmed, silent=frozenset()))
+
+
 def _too_few_holders(now: Round, there: int) -> Fail:
     reason = f"{there} of {len(now.holders)} holders answered and {now.threshold} are needed to open"
     return Fail("too-few-holders", reason)
@@ -378,6 +413,8 @@ def _deadline(now: Round, _: DeadlinePassed) -> Step:
         return _close(now)
     if now.state is State.CHECKING:
         return _when_checked(replace(now, silent=now.holders - now.checked))
+    if now.state is State.CONFIRMING:
+        return _when_confirmed(replace(now, silent=now.holders - now.confirmed))
     if now.combining:
         return now, ()
     return _combine_or_fail(replace(now, silent=now.holders - now.answered))
@@ -404,6 +441,8 @@ def _answered(now: Round, event: Answered) -> Step:
 def _silent(now: Round, event: HolderSilent) -> Step:
     if now.state is State.CHECKING and event.point in now.holders:
         return _when_checked(replace(now, silent=now.silent | {event.point}))
+    if now.state is State.CONFIRMING and event.point in now.holders:
+        return _when_confirmed(replace(now, silent=now.silent | {event.point}))
     if now.state is not State.OPENING or now.combining or event.point not in now.holders:
         return now, ()
     return _combine_or_fail(replace(now, silent=now.silent | {event.point}))
@@ -437,6 +476,7 @@ _HANDLERS: dict[type, Callable[[Round, Any], Step]] = {
     DeadlinePassed: _deadline,
     StopAsked: _stop,
     Checked: _checked,
+    Confirmed: _confirmed,
     Charged: _charged,
     ChargeRefused: _charge_refused,
     Answered: _answered,

@@ -1,4 +1,4 @@
-"""A key holder: opens one sum a round, once, over one roster.
+"""A key holder: opens one sum a round, once, over one roster, which enough holders have signed before.
 
 What it refuses and what it did lie in its key folder: the record is fsynced before an answer leaves, and a restart
 forgets nothing.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fednode.errors import PeerFault, StoreError
+from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_key_request, read_roster, read_spec
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
@@ -60,6 +61,7 @@ class Holder:
             "task": self.take_task,
             "box-key": self.box_key,
             "boxes": self.take_boxes,
+            "confirm": self.confirm,
             "open": self.open,
         }
         kind = frame_kind(frame)
@@ -105,13 +107,38 @@ class Holder:
         about = {"roster": digest("roster", parts["roster"]).hex()}
         return self.folder.signer.write("checked", topic, canonical({"struck": sorted(struck)}), about)
 
+    def confirm(self, frame: bytes) -> Envelope:
+        """This holder's signature under the final roster of a round, one roster a round and no other ever after.
+
+        Raises `PeerFault` as `open` does, and "already-confirmed". The record is on disk before the answer leaves.
+        """
+        spec, parts = read_spec("confirm", frame)
+        known, _ = self._believed(spec, parts)
+        if not known.scheme.boxed:
+            raise PeerFault("unexpected", "this scheme's rosters are not confirmed")
+        roster = digest("roster", parts["roster"])
+        if any(entry.get("round") == spec.round for entry in self._opened(spec.task)):
+            raise PeerFault("already-opened", f"round {spec.round} of {spec.task} was opened before")
+        entry = {"confirmed": spec.task, "round": spec.round, "spec": spec.digest().hex(), "roster": roster.hex()}
+        earlier = self._confirmed(spec)
+        if earlier not in (None, entry):
+            raise PeerFault("already-confirmed", f"another roster of round {spec.round} of {spec.task} was confirmed")
+        if earlier is None:
+            self._heed_cap(spec.task)
+            self.folder.record(entry)
+        return self.folder.signer.write(
+            CONFIRMED, Topic(spec.task, spec.round, spec.digest()), b"", about_roster(roster)
+        )
+
     # --- opening
 
     def open(self, frame: bytes) -> Envelope:
         """This holder's part of the sum over one roster, the same bytes if the very same is asked again.
 
-        Raises `PeerFault`: what `Limits.check` and `check_roster` raise, "another-task", "already-opened", "round-cap"
-        or "bad-request". The record is on disk before the answer leaves.
+        Under a boxed scheme the confirmations of enough holders come with the request. Raises `PeerFault`: what
+        `Limits.check`, `check_roster` and `Confirmations.verified` raise, "another-task", "not-confirmed",
+        "already-confirmed", "already-opened", "round-cap" or "bad-request". The record is on disk before the answer
+        leaves.
         """
         spec, parts = read_spec("open", frame)
         known, heads = self._believed(spec, parts)
@@ -122,6 +149,8 @@ class Holder:
             spec.task, spec.round, spec.digest(), digest("roster", roster), digest("open-request", request)
         )
         body = self._earlier(opening)
+        if body is None and known.scheme.boxed:
+            self._require_confirmed(known, spec, parts, opening.roster)
         if body is None:
             body = self._answer(known, spec, heads, request)
             self.folder.record(opening.entry())
@@ -139,6 +168,21 @@ class Holder:
         heads = read_roster(parts["roster"])
         check_roster(known, self._limits, spec, heads)
         return known, heads
+
+    def _require_confirmed(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes], roster: bytes) -> None:
+        cohort, needed = known.card.cohort, known.card.sum_params.threshold
+        topic = Topic(spec.task, spec.round, spec.digest())
+        there = len(Confirmations.from_parts(parts, cohort).verified(cohort, topic, roster))
+        if there < needed:
+            raise PeerFault("not-confirmed", f"{there} holders have confirmed this roster, {needed} have to")
+        earlier = self._confirmed(spec)
+        if earlier is not None and earlier.get("roster") != roster.hex():
+            raise PeerFault("already-confirmed", f"another roster of round {spec.round} of {spec.task} was confirmed")
+
+    def _confirmed(self, spec: RoundSpec) -> dict[str, object] | None:
+        """What this holder confirmed in that round, or None."""
+        mine = [entry for entry in self.folder.recorded() if entry.get("confirmed") == spec.task]
+        return next((entry for entry in mine if entry.get("round") == spec.round), None)
 
     def _answer(self, known: KnownTask, spec: RoundSpec, heads: tuple[Signed, ...], request: bytes) -> bytes:
         if known.scheme.boxed:

@@ -80,7 +80,7 @@ def topic_of(frame: bytes) -> Topic:
     """What a request is about, so that a refusal of it can be told from others; "unreadable" if nobody can say."""
     kind = frame_kind(frame)
     try:
-        if kind in ("round", "boxes", "open", "key-check"):
+        if kind in ("round", "boxes", "confirm", "open", "key-check"):
             spec, _ = read_spec(kind, frame)
             return Topic(spec.task, spec.round, spec.digest())
         return Topic(read_ask(kind, frame)[0])

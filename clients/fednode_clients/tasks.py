@@ -65,6 +65,10 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
         raise PeerFault("not-enrolled", f"the cohort has other keys for {folder.name} than mine")
     if len(card.cohort.holders) != card.sum_params.holders:
         raise PeerFault("another-committee", "the sum is for another number of holders than the cohort has")
+    most = max(len(card.cohort.clients), len(card.cohort.holders))
+    if card.sum_params.summands > most:
+        # the field of the shares grows with it, and with the field what mixed answers would give away
+        raise PeerFault("too-many", f"a sum of up to {card.sum_params.summands} updates, the cohort has {most} members")
     least = least_threshold(card.sum_params.holders)
     if card.sum_params.threshold < least:
         raise PeerFault(

@@ -11,9 +11,9 @@ of width 3.2 with n = 4096, log q = 109 or n = 8192, log q = 218: 128 bits as th
 counts. The opened sums of s and e are hints, and from width 6.4 they leave 3.2 (Hint-MLWE): it takes Gaussian secrets,
 ternary ones have no such theorem. A node that lies about what it added gains nothing: an answer depends on the roster,
 not on the sum. `docs/crypto.md` has the argument, the estimates and the assumptions.
-Edge cases: the sum of one honest client is its update; two rosters in one round give away their difference (holders
-record what they answered, and refuse); a payload of junk, or shares that do not belong to the payload, is found when
-the sum is opened, but not whose it was.
+Edge cases: the sum of one honest client is its update; answers for two rosters in one round, even fewer than t for
+each, can give both away (holders answer for the one that t of them signed); a payload of junk, or shares that do not
+belong to the payload, is found when the sum is opened, but not whose it was.
 
 Sources: Boneh, Lewi, Montgomery, Raghunathan, "Key homomorphic PRFs and their applications" (2013), for masks that add
 up; Becker, Guajardo, Zimmermann, "Revisiting private stream aggregation: lattice-based PSA" (2018), and Ernst, Koch,

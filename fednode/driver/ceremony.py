@@ -141,7 +141,7 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
     for name, envelope in sorted(sealed.items()):
         fold = fold.add(name, envelope.body)
     heads = [sealed[name].signed for name in sorted(sealed)]
-    request = open_requests(task, spec, heads, fold, frozenset(holder.point for holder in task.cohort.holders))
+    request = open_requests(task, spec, heads, fold)
     answers: dict[int, bytes] = {}
     for reply in ask(node, request.messages, task.terms.deadline):
         try:

@@ -12,6 +12,7 @@ from fednode.driver.asking import read_answer
 from fednode.driver.channel import Reply, Request
 from fednode.driver.parts import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
+from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
 from fednode.protocol.requests import roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
@@ -41,13 +42,15 @@ class Opening:
 
 
 def open_requests(
-    task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold, points: frozenset[int]
+    task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold, confirmed: Confirmations | None = None
 ) -> OpenRequest:
-    """The request to the holders at `points` to open `fold`, whose updates have these signed heads."""
+    """The request to open `fold`, whose updates have these signed heads: to the holders that confirmed this roster, or
+    to all of them under a scheme that does not ask for it."""
     roster, wanted = roster_part(heads), fold.total.request()
-    frame = spec_frame("open", spec, {"roster": roster, "request": wanted})
-    tag = f"{task.name}/open/{spec.round}"
-    messages = {holder.name: Request("query", tag, frame) for holder in task.cohort.holders if holder.point in points}
+    frame = spec_frame("open", spec, {"roster": roster, "request": wanted, **(confirmed.parts() if confirmed else {})})
+    request = Request("query", f"{task.name}/open/{spec.round}", frame)
+    asked = [holder for holder in task.cohort.holders if confirmed is None or holder.point in confirmed.heads]
+    messages = {holder.name: request for holder in asked}
     return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), messages)
 
 

@@ -13,6 +13,7 @@ from fednode.cache import StoreFull
 from fednode.driver.asking import read_answer
 from fednode.driver.boxes import BoxRequest, box_request, check_boxes, read_checked
 from fednode.driver.channel import Reply, Request
+from fednode.driver.confirming import ConfirmRequest, confirm_request, read_confirmed
 from fednode.driver.downloads import Download
 from fednode.driver.opening import Opening, OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.parts import Node, Release, RoundOutcome, Task
@@ -20,6 +21,7 @@ from fednode.driver.tally import Tally, mean_of
 from fednode.errors import BudgetExhausted, OpeningRejected, PeerFault, TooFewHolders
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys, box_name
+from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.round import (
@@ -31,6 +33,8 @@ from fednode.round import (
     Check,
     Checked,
     Combine,
+    Confirm,
+    Confirmed,
     DeadlinePassed,
     Discard,
     Effect,
@@ -83,6 +87,8 @@ class RoundRun:
         self._heads: dict[str, Signed] = {}
         self._waiting: tuple[Envelope, Fold] | None = None
         self._boxes: BoxRequest | None = None
+        self._confirming: ConfirmRequest | None = None
+        self._confirmed: dict[int, Signed] = {}
         self._request: OpenRequest | None = None
         self._answers: dict[int, Opening] = {}
         self._sum: NDArray[np.int64] | None = None
@@ -98,7 +104,7 @@ class RoundRun:
         """
         try:
             self._invite()
-            for state in (State.COLLECTING, State.CHECKING, State.OPENING):
+            for state in (State.COLLECTING, State.CHECKING, State.CONFIRMING, State.OPENING):
                 self._until(state)
         finally:
             self._node.updates.consume(self._spec.task, self._spec.round)
@@ -142,6 +148,8 @@ class RoundRun:
             self._take_update(reply)
         elif reply.tag == self._tag("boxes"):
             self._take_checked(reply)
+        elif reply.tag == self._tag("confirm"):
+            self._take_confirmed(reply)
         elif reply.tag == self._tag("open"):
             self._take_opening(reply)
         elif "/round/" in reply.tag:
@@ -222,6 +230,19 @@ class RoundRun:
         self._tally.silent.append((holder, fault.reason))
         self._handle(HolderSilent(point, fault.reason))
 
+    def _take_confirmed(self, reply: Reply) -> None:
+        point = self._task.cohort.member(reply.sender).point
+        if self._confirming is None:
+            raise RuntimeError("a confirmation that was never asked for")
+        try:
+            signed = read_confirmed(reply, self._confirming, self._task)
+        except PeerFault as fault:
+            self._silence(reply.sender, point, fault)
+            return
+        if self._round.state is State.CONFIRMING:
+            self._confirmed[point] = signed
+        self._handle(Confirmed(point))
+
     def _take_opening(self, reply: Reply) -> None:
         point = self._task.cohort.member(reply.sender).point
         if self._request is None:
@@ -255,6 +276,8 @@ class RoundRun:
                 self._hand_on_boxes(clients)
             case Strike(clients):
                 self._strike(clients)
+            case Confirm(clients):
+                self._confirm(clients)
             case Charge(survivors):
                 self._charge(survivors)
             case Open():
@@ -308,6 +331,11 @@ class RoundRun:
             self._tally.rejected.append((name, "bad-box"))
             del self._heads[name]
 
+    def _confirm(self, clients: tuple[str, ...]) -> None:
+        heads = [self._heads[name] for name in clients]
+        self._confirming = confirm_request(self._task, self._spec, heads, self._round.holders)
+        self._node.channel.send(self._confirming.messages)
+
     def _charge(self, survivors: tuple[str, ...]) -> None:
         event = self._task.event(len(survivors))
         try:
@@ -319,7 +347,8 @@ class RoundRun:
 
     def _open(self) -> None:
         heads = [self._heads[name] for name in self._round.survivors]
-        self._request = open_requests(self._task, self._spec, heads, self._fold, self._round.holders)
+        confirmed = None if self._keys is None else Confirmations(self._confirmed)
+        self._request = open_requests(self._task, self._spec, heads, self._fold, confirmed)
         self._node.channel.send(self._request.messages)
 
     def _combine(self, points: tuple[int, ...]) -> None:
@@ -352,6 +381,8 @@ class RoundRun:
         quiet: frozenset[int] = frozenset()
         if self._boxes is not None:
             quiet |= self._points - now.checked
+        if self._confirming is not None:
+            quiet |= now.checked - now.confirmed
         if self._request is not None:
             quiet |= now.holders - now.answered
         holders = {holder.name: holder.point for holder in self._task.cohort.holders}

@@ -8,7 +8,8 @@
     box-key      a round                                -> a fresh public key for it
     round        a spec, box keys, the model's outline   -> update
     boxes        a spec, a roster, the boxes for me     -> checked: whose box is no good
-    open         a spec, a roster, what is to be opened -> answer
+    confirm      a spec, the final roster               -> confirmed: this one and no other
+    open         a spec, that roster, who confirmed it, what is to be opened -> answer
 
 Any of them may be answered by a `refusal` with a reason.
 """

@@ -99,6 +99,9 @@ def asked_at_once(node: LyingNode, monkeypatch, patience: float) -> list[str]:
 
     monkeypatch.setattr(Holder, "_answer", together)
     rosters = (node.names, node.names[1:])
+    for holder in node.cohort.size.holder_names if node.cohort.scheme.boxed else ():
+        for names in rosters:
+            node.corrupt_confirm(holder, names)
     threads = [threading.Thread(target=ask, args=case) for case in enumerate(rosters)]
     for thread in threads:
         thread.start()
@@ -167,6 +170,7 @@ def test_control_a_restored_backup_answers_twice_and_gives_one_update(ring):
     shutil.copytree(keys, backup)
     sums = []
     for names in (ring.names, ring.names[1:]):
+        ring.confirm_all(names)
         answers = {ring.point(h): ring.opened_by(h, names) for h in ring.cohort.size.holder_names}
         sums.append(ring.combined(names, answers))
         for holder in ring.cohort.size.holder_names:

@@ -95,7 +95,7 @@ def test_round_zero_opens_nothing_under_ring(tmp_path):
     insiders = [folder.signer.write("update", topic, b"x").signed for folder in folders]
     for holder in node.cohort.size.holder_names:
         assert reason_of(node.cohort, holder, spec_frame("key-check", zero)) == "unknown-task"
-        assert reason_of(node.cohort, holder, node.frame(insiders, spec=zero)) == "bad-request"
+        assert reason_of(node.cohort, holder, node.frame(insiders, spec=zero)) == "not-confirmed"
         assert reason_of(node.cohort, holder, node.frame(node.heads(node.names), spec=zero)) == "stranger"
 
 

@@ -241,4 +241,8 @@ def test_a_thief_gains_nothing_with_the_whole_envelope(node):
     frame = boxes_frame(node, {**boxes, "client-2": stolen.attached["box-1"]}, heads)
     said = envelope(node.cohort.speak("holder-1", kit.Request("query", "t", frame)))
     assert said.head.kind == "checked" and b'"client-2"' in said.body and b'"client-1"' not in said.body
+    assert reason_of(node.cohort, "holder-1", node.frame(heads)) == "not-confirmed"
+    node.updates["client-2"] = stolen
+    for holder in node.cohort.size.holder_names:
+        node.corrupt_confirm(holder, ["client-2", "client-1", "client-3", "client-4"])
     assert reason_of(node.cohort, "holder-1", node.frame(heads)) == "bad-request"

@@ -69,7 +69,10 @@ def test_too_many_struck_costs_nothing(tmp_path):
     assert {name for name, _ in outcome.rejected} == set(cohort.size.client_names[:4])
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("box-key", "no-key"), ("boxes", "no-answer"), ("open", "no-answer")])
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("box-key", "no-key"), ("boxes", "no-answer"), ("confirm", "no-answer"), ("open", "no-answer")],
+)
 def test_one_silent_holder_is_named_and_the_round_goes_on(cohort, kind, reason):
     cohort.tell("holder-4", kit.silent, kind)
     outcome = cohort.begun().run_round(1)
@@ -77,7 +80,7 @@ def test_one_silent_holder_is_named_and_the_round_goes_on(cohort, kind, reason):
     assert outcome.silent == (("holder-4", reason),) and len(outcome.answered) == 4
 
 
-@pytest.mark.parametrize("kind", ["boxes", "open"])
+@pytest.mark.parametrize("kind", ["boxes", "confirm", "open"])
 def test_two_silent_holders_end_the_round(cohort, kind):
     for name in ("holder-1", "holder-2"):
         cohort.tell(name, kit.silent, kind)
@@ -111,7 +114,7 @@ def test_with_no_answer_to_spare_a_lie_is_rejected_and_the_charge_kept(cohort):
     assert (outcome.cause, outcome.release, len(node.ledger.entries)) == ("opening-rejected", None, 1)
 
 
-@pytest.mark.parametrize("kind", ["box-key", "boxes", "open"])
+@pytest.mark.parametrize("kind", ["box-key", "boxes", "confirm", "open"])
 def test_a_holder_that_is_restarted_says_the_same(cohort, kind):
     cohort.tell("holder-1", kit.reborn, kind)
     outcome = cohort.begun().run_round(1)
@@ -121,7 +124,7 @@ def test_a_holder_that_is_restarted_says_the_same(cohort, kind):
     assert Envelope.from_bytes(first, 1 << 20).body == Envelope.from_bytes(second, 1 << 20).body
 
 
-@pytest.mark.parametrize("kind", ["boxes", "open"])
+@pytest.mark.parametrize("kind", ["boxes", "confirm", "open"])
 def test_a_holder_that_is_restarted_before_it_is_asked(cohort, kind):
     def restarted(cohort, name, request):
         cohort.restart(name)
@@ -202,13 +205,14 @@ def test_a_roster_whose_boxes_never_came_is_refused(cohort):
     reasons = []
     cohort.tell("holder-1", unasked, "boxes")
     check_released(cohort, cohort.begun().run_round(1))
-    assert reasons == ["bad-request"]
+    assert reasons == ["not-confirmed"]
 
 
 def test_a_record_that_cannot_be_written_means_a_refusal_that_says_so(cohort):
     record = cohort.folder("holder-1").path / "record.jsonl"
 
     def full(cohort, name, request):
+        record.rename(record.with_suffix(".aside"))
         record.mkdir()
         return [cohort.speak(name, request)]
 
@@ -218,6 +222,43 @@ def test_a_record_that_cannot_be_written_means_a_refusal_that_says_so(cohort):
     assert outcome.silent == (("holder-1", "refused: member-storage"),)
     record.rmdir()
     assert cohort.folder("holder-1").get(f"answer/{kit.TASK}") is None
+
+
+def test_who_signed_another_roster_is_left_out_of_the_opening(cohort):
+    def another(cohort, name, request):
+        spec, parts = read_spec("confirm", request.frame)
+        fewer = roster_part(read_roster(parts["roster"])[1:])
+        return [cohort.speak(name, Request("query", request.tag, spec_frame("confirm", spec, {"roster": fewer})))]
+
+    cohort.tell("holder-3", another, "confirm")
+    outcome = cohort.begun().run_round(1)
+    check_released(cohort, outcome)
+    assert outcome.silent == (("holder-3", "bad-confirmation"),)
+    assert not [name for name, _ in cohort.asked("open") if name == "holder-3"]
+
+
+def test_confirmations_of_others_or_of_something_else_do_not_count(cohort):
+    for name in cohort.size.holder_names:
+        cohort.tell(name, kit.silent, "open")
+    cohort.begun().run_round(1)
+    spec, parts = read_spec("open", asked(cohort, "open", "holder-1"))
+    signed = {name: part for name, part in parts.items() if name.startswith("confirmed-")}
+    assert len(signed) == 5
+    plain = {name: part for name, part in parts.items() if name not in signed}
+    three = dict(list(signed.items())[:3])
+    swapped = {**signed, "confirmed-1": signed["confirmed-2"]}
+    of_boxes = Envelope.from_bytes(cohort.said["holder-2", "boxes"][-1], 1 << 20).signed.to_bytes()
+    for given, reason in (
+        ({}, "not-confirmed"),
+        (three, "not-confirmed"),
+        ({**three, "confirmed-9": signed["confirmed-4"]}, "not-confirmed"),
+        (swapped, "bad-confirmation"),
+        ({**signed, "confirmed-2": of_boxes}, "bad-confirmation"),
+        ({**signed, "confirmed-2": b"junk"}, "malformed"),
+    ):
+        assert refusal(cohort, "holder-1", spec_frame("open", spec, {**plain, **given})) == reason
+    answer = cohort.speak("holder-1", Request("query", "t", spec_frame("open", spec, {**plain, **signed})))
+    assert Envelope.from_bytes(answer, 1 << 20).head.kind == "answer"
 
 
 # --- what a client refuses

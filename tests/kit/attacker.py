@@ -2,6 +2,7 @@
 likes."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 
 from fednode.driver import Request
 from fednode.errors import PeerFault
-from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
+from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import read_spec, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
+from fednode.wire import digest
 from fednode_clients.consent import Limits
 from fednode_crypto import SealedSum, scheme
 
@@ -61,6 +64,7 @@ class LyingNode:
     sent: Request = field(repr=False)
     parts: dict[str, bytes] = field(repr=False)
     updates: dict[str, Envelope] = field(repr=False)
+    confirmed: dict[tuple[str, ...], dict[int, Signed]] = field(default_factory=dict, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,13 +74,37 @@ class LyingNode:
         return [self.updates[name].signed for name in names]
 
     def frame(self, heads: Sequence[Signed], request: bytes | None = None, spec: RoundSpec | None = None) -> bytes:
+        """A request to open, with all confirmations that were had for this roster."""
         spec = spec or self.spec
         wanted = bytes(spec.sum_params.request_bytes) if request is None else request
-        return spec_frame("open", spec, {"roster": roster_part(heads), "request": wanted})
+        signed = Confirmations(self.confirmed.get(tuple(head.head.sender for head in heads), {}))
+        return spec_frame("open", spec, {"roster": roster_part(heads), "request": wanted, **signed.parts()})
+
+    def confirm(self, holder: str, names: Collection[str]) -> None:
+        """Get an honest holder's signature under a roster; raises `Refused`."""
+        frame = spec_frame("confirm", self.spec, {"roster": roster_part(self.heads(names))})
+        self._keep(holder, names, asked(self.cohort, holder, frame).signed)
+
+    def corrupt_confirm(self, holder: str, names: Collection[str]) -> None:
+        """The signature of a holder that works for the node: under anything."""
+        topic = Topic(self.spec.task, self.spec.round, self.spec.digest())
+        about = about_roster(digest("roster", roster_part(self.heads(names))))
+        self._keep(holder, names, self.cohort.folder(holder).signer.write(CONFIRMED, topic, b"", about).signed)
+
+    def _keep(self, holder: str, names: Collection[str], signed: Signed) -> None:
+        self.confirmed.setdefault(tuple(names), {})[self.point(holder)] = signed
 
     def opened_by(self, holder: str, names: Collection[str], request: bytes | None = None) -> bytes:
-        """The answer of an honest holder; raises `Refused`."""
+        """The answer of an honest holder; raises `Refused`. The first roster asked for is signed by all that will."""
+        if self.cohort.scheme.boxed and not self.confirmed:
+            self.confirm_all(names)
         return asked(self.cohort, holder, self.frame(self.heads(names), request)).body
+
+    def confirm_all(self, names: Collection[str]) -> None:
+        """Ask every holder to confirm this roster; some may refuse."""
+        for holder in self.cohort.size.holder_names:
+            with suppress(Refused):
+                self.confirm(holder, names)
 
     def corrupt_answer(self, holder: str, names: Collection[str]) -> bytes:
         """What a holder that works for the node says: anything, and it records nothing."""
@@ -98,8 +126,9 @@ class LyingNode:
 
 def lying_node(cohort: FakeCohort, number: int = 1) -> LyingNode:
     """Run rounds 1 to `number`; the last one ends when every update is in and every holder has its boxes."""
+    next_step = "confirm" if cohort.scheme.boxed else "open"
     for name in cohort.size.holder_names:
-        cohort.tell(name, kit.silent, "open", {number})
+        cohort.tell(name, kit.silent, next_step, {number})
     driver = cohort.begun()
     causes = [driver.run_round(n).cause for n in range(1, number + 1)]
     if causes != [""] * (number - 1) + ["too-few-holders"]:

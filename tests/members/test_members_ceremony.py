@@ -118,9 +118,15 @@ def test_a_card_that_is_none(kit, parts):
 
 def test_parameters_that_leave_no_room_for_the_noise(tmp_path):
     kit = FakeCohort(tmp_path, Size(clients=3), scheme("bfv"))
-    must_refuse(lambda: commit(kit, card=card_of(kit, summands=1 << 20)), "bad-parameters")
+    *data, special = kit.size.sum_params().prime_bits
+    narrower = (*(bits - 6 for bits in data), special)
+    must_refuse(lambda: commit(kit, card=card_of(kit, prime_bits=narrower)), "bad-parameters")
     # and the task is still to be had with good ones
     assert len(commit(kit).body) == 32
+
+
+def test_a_sum_over_more_than_there_are(kit):
+    must_refuse(lambda: commit(kit, card=card_of(kit, summands=1 << 20)), "too-many")
 
 
 # --- revealing

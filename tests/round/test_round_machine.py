@@ -19,6 +19,7 @@ FOREIGN = {
     r.DeadlinePassed: r.DeadlinePassed(),
     r.StopAsked: r.StopAsked(),
     r.Checked: r.Checked(1, ()),
+    r.Confirmed: r.Confirmed(1),
     r.Charged: r.Charged(some_receipt()),
     r.ChargeRefused: r.ChargeRefused("x"),
     r.Answered: r.Answered(1),
@@ -33,7 +34,7 @@ class PlainRound:
 
     def __init__(self, invited, least, holders, threshold, boxed):
         self.invited, self.least, self.holders, self.threshold = invited, least, holders, threshold
-        self.boxed, self.checked, self.struck = boxed, set(), set()
+        self.boxed, self.checked, self.struck, self.confirmed = boxed, set(), set(), set()
         self.phase, self.seen, self.kept, self.gone = "COLLECTING", {}, [], set()
         self.answered, self.silent, self.combining = set(), set(), False
 
@@ -53,7 +54,8 @@ class PlainRound:
 
     def close_if(self, over):
         if over:
-            ready = "CHECKING" if self.boxed and self.phase == "COLLECTING" else "CHARGING"
+            following = {"COLLECTING": "CHECKING", "CHECKING": "CONFIRMING"}
+            ready = following.get(self.phase, "CHARGING") if self.boxed else "CHARGING"
             self.phase = ready if len(self.kept) >= self.least else "FAILED"
 
     def checking(self):
@@ -63,6 +65,14 @@ class PlainRound:
                 return
             self.holders, self.silent = set(self.checked), set()
             self.kept = [who for who in self.kept if who not in self.struck]
+            self.close_if(True)
+
+    def confirming(self):
+        if self.holders <= self.confirmed | self.silent:
+            if len(self.confirmed) < self.threshold:
+                self.phase = "FAILED"
+                return
+            self.holders, self.silent = set(self.confirmed), set()
             self.close_if(True)
 
     def committee(self):
@@ -77,7 +87,7 @@ class RoundMachine(RuleBasedStateMachine):
         least=st.integers(1, 3),
         committee=st.sampled_from([(1, 1), (2, 1), (3, 2), (3, 3), (4, 3)]),
         early=st.integers(0, 5),
-        ahead=st.integers(0, 4),
+        ahead=st.integers(0, 8),
         boxed=st.booleans(),
     )
     def begin(self, invited, least, committee, early, ahead, boxed):
@@ -88,9 +98,9 @@ class RoundMachine(RuleBasedStateMachine):
         # a head start: else few examples would ever come to an opening
         for who in sorted(invited)[:early]:
             self.arrive(who, SPEC, b"p", 1)
-        for point in range(-1, ahead):
+        for step in range(-1, ahead):
             if not self.now.ended:
-                self.go_on(1, point)
+                self.go_on(1, step % (committee[0] + 1))
 
     def do(self, event):
         before, ended = self.now, self.now.ended
@@ -143,7 +153,7 @@ class RoundMachine(RuleBasedStateMachine):
     def answer_an_earlier_round(self, who):
         assert self.do(r.Late(who)) == (r.Discard(who, "late"),)
 
-    @precondition(lambda self: self.plain.phase in ("COLLECTING", "CHECKING", "CHARGING", "OPENING"))
+    @precondition(lambda self: self.plain.phase in ("COLLECTING", "CHECKING", "CONFIRMING", "CHARGING", "OPENING"))
     @rule(luck=LUCK, point=POINTS)
     def go_on(self, luck, point):
         """The next thing on the way to a release; without luck (0) the one that ends it."""
@@ -151,6 +161,8 @@ class RoundMachine(RuleBasedStateMachine):
             self.end_of_collecting(luck)
         elif self.plain.phase == "CHECKING":
             self.end_of_checking(luck) if luck != 1 else self.check(point, "", 1)
+        elif self.plain.phase == "CONFIRMING":
+            self.end_of_confirming(luck) if luck != 1 else self.confirm(point, 1)
         elif self.plain.phase == "CHARGING":
             self.charge(luck)
         elif self.plain.combining:
@@ -193,6 +205,26 @@ class RoundMachine(RuleBasedStateMachine):
             self.do(r.Checked(point, tuple(bad)) if luck else r.HolderSilent(point, "x"))
         else:
             assert self.do(r.Checked(point, tuple(bad))) == ()
+
+    def end_of_confirming(self, luck):
+        if luck:
+            self.plain.silent |= self.plain.holders - self.plain.confirmed
+            self.plain.confirming()
+            self.do(r.DeadlinePassed())
+        else:
+            self.plain.phase = "FAILED"
+            assert self.do(r.StopAsked())[0].cause == "stopped"
+
+    @precondition(lambda self: self.plain.phase not in ("COLLECTING", "CHECKING", "CHARGING"))
+    @rule(point=POINTS, luck=LUCK)
+    def confirm(self, point, luck):
+        """A holder signs the final roster."""
+        if self.plain.phase == "CONFIRMING" and point in self.plain.holders:
+            (self.plain.confirmed if luck else self.plain.silent).add(point)
+            self.plain.confirming()
+            self.do(r.Confirmed(point) if luck else r.HolderSilent(point, "x"))
+        else:
+            assert self.do(r.Confirmed(point)) == ()
 
     def charge(self, luck):
         self.charged, self.plain.phase = bool(luck), "OPENING" if luck else "FAILED"
@@ -253,7 +285,7 @@ class RoundMachine(RuleBasedStateMachine):
         struck = {who for strike in self.of(r.Strike) for who in strike.clients}
         assert struck == (self.plain.struck if self.plain.phase not in ("CHECKING", "FAILED") else struck)
         kinds = [kind for kind in kinds if kind is not r.Strike]
-        path = [*([r.Check] if self.plain.boxed else []), r.Charge, r.Open, r.Combine, r.Publish]
+        path = [*([r.Check, r.Confirm] if self.plain.boxed else []), r.Charge, r.Open, r.Combine, r.Publish]
         assert kinds == path[: len(kinds)] or kinds == [*path[: len(kinds) - 1], r.Fail]
         assert (kinds[-1:] in ([r.Publish], [r.Fail])) == self.now.ended
         for combine in self.of(r.Combine):

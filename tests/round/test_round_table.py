@@ -10,6 +10,7 @@ from fednode.round import (
     Charged,
     ChargeRefused,
     Checked,
+    Confirmed,
     DeadlinePassed,
     Faulted,
     HolderSilent,
@@ -33,6 +34,7 @@ EVENTS = {
     DeadlinePassed: DeadlinePassed(),
     StopAsked: StopAsked(),
     Checked: Checked(2, ("a",)),
+    Confirmed: Confirmed(2),
     Charged: Charged(some_receipt()),
     ChargeRefused: ChargeRefused("no budget"),
     Answered: Answered(2),
@@ -45,11 +47,12 @@ TABLE = {
     "collecting": ALWAYS | {DeadlinePassed, StopAsked},
     "keeping": {Kept, NotKept},
     "checking": ALWAYS | {Checked, HolderSilent, DeadlinePassed, StopAsked},
+    "confirming": ALWAYS | {Checked, Confirmed, HolderSilent, DeadlinePassed, StopAsked},
     "charging": ALWAYS | {Charged, ChargeRefused},
-    "opening": ALWAYS | {Checked, Answered, HolderSilent, DeadlinePassed, OpeningFailed},
-    "combining": ALWAYS | {Checked, Answered, HolderSilent, DeadlinePassed, OpeningFailed, Opened},
-    "released": ALWAYS | {Checked, Answered, HolderSilent},
-    "failed": ALWAYS | {Checked, Answered, HolderSilent},
+    "opening": ALWAYS | {Checked, Confirmed, Answered, HolderSilent, DeadlinePassed, OpeningFailed},
+    "combining": ALWAYS | {Checked, Confirmed, Answered, HolderSilent, DeadlinePassed, OpeningFailed, Opened},
+    "released": ALWAYS | {Checked, Confirmed, Answered, HolderSilent},
+    "failed": ALWAYS | {Checked, Confirmed, Answered, HolderSilent},
 }
 
 
@@ -67,6 +70,7 @@ SITUATIONS = {
     "collecting": after(*ONE_IN),
     "keeping": after(ONE_IN[0]),
     "checking": after(*ONE_IN, DeadlinePassed(), boxed=True),
+    "confirming": after(*ONE_IN, DeadlinePassed(), Checked(1, ()), Checked(2, ()), Checked(3, ()), boxed=True),
     "charging": after(*ONE_IN, DeadlinePassed()),
     "opening": after(*OPENING),
     "combining": after(*COMBINING),
@@ -81,6 +85,7 @@ def test_the_situations_are_what_they_are_called():
         "collecting": State.COLLECTING,
         "keeping": State.COLLECTING,
         "checking": State.CHECKING,
+        "confirming": State.CONFIRMING,
         "charging": State.CHARGING,
         "opening": State.OPENING,
         "combining": State.OPENING,
@@ -88,7 +93,7 @@ def test_the_situations_are_what_they_are_called():
         "failed": State.FAILED,
     }
     assert {name for name, now in SITUATIONS.items() if now.ended} == {"released", "failed"}
-    assert len(EVENTS) == 14
+    assert len(EVENTS) == 15
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,9 @@ def test_what_it_does_not_allow_is_the_drivers_mistake_and_changes_nothing(situa
 
 
 @pytest.mark.parametrize("situation", ["released", "failed"])
-@pytest.mark.parametrize("kind", sorted(ALWAYS | {Checked, Answered, HolderSilent}, key=lambda kind: kind.__name__))
+@pytest.mark.parametrize(
+    "kind", sorted(ALWAYS | {Checked, Confirmed, Answered, HolderSilent}, key=lambda kind: kind.__name__)
+)
 def test_an_ended_round_is_the_same_value_whatever_comes(situation, kind):
     following, _ = SITUATIONS[situation].handle(EVENTS[kind])
     assert following is SITUATIONS[situation]
