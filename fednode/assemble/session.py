@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,23 +12,15 @@ from numpy.typing import NDArray
 
 from fednode.assemble.model_file import accuracy, write_model
 from fednode.assemble.planning import Plan
-from fednode.cache import (
-    CacheBackend,
-    FileBackend,
-    Limits,
-    MemoryBackend,
-    ParameterStore,
-    UpdateStore,
-    WhenFull,
-    parameter_limits,
-)
-from fednode.clock import Clock
+from fednode.assemble.stores import Stores, open_stores
+from fednode.cache import ParameterStore, UpdateStore
+from fednode.clock import Clock, SystemClock
 from fednode.driver import Channel, Node, RoundOutcome
 from fednode.driver import Task as DriverTask
 from fednode.errors import FednodeError
+from fednode.live import SOCKET_NAME, LiveView, Tuned
 from fednode.observer import Observer, RoundProgress, StopFlag
 from fednode.privacy import Ledger
-from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
 from fednode_clients.experiment import Experiment, load_experiment
@@ -77,6 +68,8 @@ class Session:
     epsilon: float = 0.0
     gaussian: float = 0.0
     model_digest: str = ""
+    tuned: list[Tuned] = field(default_factory=list)
+    """What somebody changed while the run was on its way."""
 
     def execute(self, grid: "Grid", cohort: Cohort) -> FednodeError | None:
         """Run all rounds; returns what ended it early, or None. The model of the last release is written in any
@@ -85,9 +78,12 @@ class Session:
         self.observer.phase("making features")
         try:
             experiment = load_experiment(self.plan.experiment)
-            with Ledger.open(self.folder / "ledger.jsonl", self.plan.budget, self.tools.clock, self.run_id) as ledger:
+            with (
+                self._stores() as stores,
+                Ledger.open(self.folder / "ledger.jsonl", self.plan.budget, self.tools.clock, self.run_id) as ledger,
+            ):
                 try:
-                    self._train(grid, ledger, experiment)
+                    self._train(grid, lambda channel: self._node(channel, ledger, stores), ledger, experiment)
                 finally:
                     self.ledger_head, self.epsilon, self.gaussian = ledger.head, ledger.spent, ledger.gaussian_spent
         except FednodeError as error:
@@ -95,7 +91,17 @@ class Session:
             return error
         return None
 
-    def _train(self, grid: "Grid", ledger: Ledger, experiment: Experiment) -> None:
+    @contextmanager
+    def _stores(self) -> Iterator[Stores]:
+        """Where updates and model are kept, open to be looked at from outside as long as they are there."""
+        with (
+            open_stores(self.plan, self.run_id, self.folder, self.tools.clock) as stores,
+            # on a clock that skips, whoever looks would be too late at once
+            LiveView(self.folder / SOCKET_NAME, stores.views(), SystemClock(), self.tuned.append),
+        ):
+            yield stores
+
+    def _train(self, grid: "Grid", node: Callable[[Channel], Node], ledger: Ledger, experiment: Experiment) -> None:
         from fednode.server import FedNodeStrategy, Seen, accuracy_record, initial_record, named_arrays
 
         def seen(event: Seen) -> None:
@@ -109,24 +115,13 @@ class Session:
 
         initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
         self.observer.phase("meeting the members")
-        with self._updates() as updates:
-            strategy = FedNodeStrategy(self._task(), lambda channel: self._node(channel, ledger, updates), seen)
-            strategy.start(
-                grid,
-                initial_record(initial),
-                num_rounds=self.plan.settings.rounds,
-                timeout=self.plan.settings.deadline,
-                evaluate_fn=evaluate,
-            )
-
-    @contextmanager
-    def _updates(self) -> Iterator[FileBackend]:
-        """Where sealed updates wait for their round: on disk, so that they do not fill the node's memory."""
-        with (
-            TemporaryDirectory(prefix=".updates-", dir=self.folder) as waiting,
-            FileBackend(Path(waiting), self.tools.clock, self._update_limits(), WhenFull.REFUSE) as backend,
-        ):
-            yield backend
+        FedNodeStrategy(self._task(), node, seen).start(
+            grid,
+            initial_record(initial),
+            num_rounds=self.plan.settings.rounds,
+            timeout=self.plan.settings.deadline,
+            evaluate_fn=evaluate,
+        )
 
     def _save(self, arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) -> None:
         floats = {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()}
@@ -141,22 +136,15 @@ class Session:
             self.run_id, self.cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure
         )
 
-    def _update_limits(self) -> Limits:
-        """Room for every client's sealed update and its boxes, and no more."""
-        params, clients = self.plan.sum_params, self.plan.settings.clients
-        boxes = params.upload_bytes - params.payload_bytes + 64 * params.holders
-        return Limits(2 * clients, clients * (params.payload_bytes + boxes), max(params.payload_bytes, boxes))
-
-    def _node(self, channel: Channel, ledger: Ledger, updates: CacheBackend) -> Node:
-        plan, clock = self.plan, self.tools.clock
-        parameters = MemoryBackend(clock, parameter_limits(Outline(plan.layout)), WhenFull.REFUSE)
+    def _node(self, channel: Channel, ledger: Ledger, stores: Stores) -> Node:
+        plan = self.plan
         return Node(
             channel=channel,
             scheme=self.tools.schemes(plan.sum_params.scheme),
             ledger=ledger,
-            updates=UpdateStore(updates, retry_after=plan.settings.deadline),
-            parameters=ParameterStore(parameters, self.run_id),
-            clock=clock,
+            updates=UpdateStore(stores.updates, retry_after=plan.settings.deadline),
+            parameters=ParameterStore(stores.parameters.cache, self.run_id),
+            clock=self.tools.clock,
             stop=lambda: self.tools.stop.raised,
             poll=self.tools.poll,
         )

@@ -8,10 +8,11 @@ from fednode.live.asking import LiveNode, live_run
 from fednode.live.knobs import Knob, guard_knobs, memory_knobs
 from fednode.live.prometheus import exposition
 from fednode.live.serving import SOCKET_NAME, LiveView
-from fednode.live.stores import Inspectable, StoreStats, StoreView, Tuned
+from fednode.live.stores import Extras, Inspectable, StoreStats, StoreView, Tuned
 
 __all__ = [
     "SOCKET_NAME",
+    "Extras",
     "Inspectable",
     "Knob",
     "LiveNode",

@@ -1,0 +1,157 @@
+"""Where a run keeps sealed updates and the model: made as `--cache` says, taken away again when the run ends."""
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from fednode.assemble.planning import Plan
+from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull, parameter_limits
+from fednode.cache.counted import Counted
+from fednode.cache.nest import Nested, near, nested
+from fednode.clock import Clock, SystemClock
+from fednode.errors import ConfigError, StoreError
+from fednode.live import Extras, Inspectable, Knob, StoreView, guard_knobs, memory_knobs
+from fednode.protocol.chunks import Outline
+from fednode.settings import RunSettings
+
+if TYPE_CHECKING:
+    from fednode.cache.redis_address import RedisAddress
+
+log = logging.getLogger("fednode.run")
+
+_BATCH = 16
+"""Entries that an eviction looks at, until somebody tunes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The two caches of a run. Whatever the node cannot do without is pinned in them."""
+
+    sealed: CacheBackend
+    updates: Counted
+    parameters: Nested
+    limits: Mapping[str, Callable[[], Limits]]
+    knobs: Mapping[str, tuple[Knob, ...]]
+
+    def views(self) -> dict[str, Inspectable]:
+        """Both for the live view; what is sealed never leaves it."""
+        counts, found = self.updates.counts, self.parameters
+        updates = Extras(counts=counts, limits=self.limits["updates"])
+        parameters = Extras(counts=found.cache.counts, limits=self.limits["parameters"], version=_version)
+        return {
+            "updates": StoreView(self.sealed, updates, self.knobs["updates"], sealed=True),
+            "parameters": StoreView(found.backend, parameters, self.knobs["parameters"]),
+        }
+
+
+@contextmanager
+def open_stores(plan: Plan, run_id: str, folder: Path, clock: Clock) -> Iterator[Stores]:
+    """The stores of one run, empty. Raises `ConfigError` or `StoreError` where they cannot be had."""
+    with ExitStack() as stack:
+        match plan.settings.cache:
+            case "memory":
+                yield _in_memory(plan, clock)
+            case "file":
+                waiting = stack.enter_context(TemporaryDirectory(prefix=".updates-", dir=folder))
+                yield _in_files(plan, clock, Path(waiting), stack)
+            case _:
+                yield _on_server(plan, run_id, stack)
+
+
+def update_limits(plan: Plan) -> Limits:
+    """Room for every client's sealed update and its boxes, and no more."""
+    params, clients = plan.sum_params, plan.settings.clients
+    boxes = params.upload_bytes - params.payload_bytes + 64 * params.holders
+    return Limits(2 * clients, clients * (params.payload_bytes + boxes), max(params.payload_bytes, boxes))
+
+
+def model_limits(plan: Plan) -> Limits:
+    """Room for the versions of the model that are read, and the one that is being written."""
+    return parameter_limits(Outline(plan.layout))
+
+
+def _in_memory(plan: Plan, clock: Clock) -> Stores:
+    # one shard each: all of the room is there for whatever is pinned
+    updates = MemoryBackend(clock, update_limits(plan), shards=1)
+    model = MemoryBackend(clock, model_limits(plan), shards=1)
+    nest = nested(model, clock, _draw)
+    knobs = {
+        "updates": memory_knobs(updates, _BATCH),
+        "parameters": (*guard_knobs(nest.guard), *memory_knobs(model, _BATCH)),
+    }
+    limits = {"updates": lambda: updates.limits, "parameters": lambda: model.limits}
+    return Stores(updates, Counted(updates), nest, limits, knobs)
+
+
+def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Stores:
+    def made(name: str, limits: Limits) -> FileBackend:
+        return stack.enter_context(FileBackend(folder / name, clock, limits, WhenFull.REFUSE))
+
+    return _fixed(plan, made("updates", update_limits(plan)), nested(made("model", model_limits(plan)), clock, _draw))
+
+
+def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
+    from fednode.cache.redis_backend import RedisBackend
+    from fednode.cache.redis_values import RedisOptions
+
+    # a server's time is the machine's, whatever clock the run has
+    clock = SystemClock()
+
+    def made(name: str, limits: Limits) -> RedisBackend:
+        options = RedisOptions(f"fednode.{run_id}.{name}", limits, pins=True)
+        backend = stack.enter_context(RedisBackend(_address(plan.settings), options, clock))
+        stack.callback(_take_away, backend)
+        return backend
+
+    updates, model = made("updates", update_limits(plan)), made("model", model_limits(plan))
+    tiered = stack.enter_context(near(MemoryBackend(clock, model_limits(plan)), model))
+    return _fixed(plan, updates, nested(tiered, clock, _draw))
+
+
+def _fixed(plan: Plan, updates: CacheBackend, nest: Nested) -> Stores:
+    """Stores whose limits stay as they were planned."""
+    limits = {"updates": lambda: update_limits(plan), "parameters": lambda: model_limits(plan)}
+    return Stores(updates, Counted(updates), nest, limits, {"updates": (), "parameters": guard_knobs(nest.guard)})
+
+
+def _address(settings: RunSettings) -> "RedisAddress":
+    from fednode.cache.redis_address import RedisAddress, TlsFiles
+
+    given = (settings.cache_ca, settings.cache_certificate, settings.cache_key)
+    scheme, _, rest = settings.cache.partition("://")
+    plain, _, cluster = scheme.partition("+")
+    password = _password(settings.cache_password_file)
+    tls = TlsFiles(*given) if any(given) else None
+    return RedisAddress.parse(f"{plain}://{rest}", tls, password, cluster=bool(cluster))
+
+
+def _password(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the password in {path}: {error}; check cache_password_file") from error
+
+
+def _take_away(backend: CacheBackend) -> None:
+    """What the run pinned has no expiry: nobody else would ever delete it."""
+    try:
+        backend.clear()
+    except StoreError as error:
+        log.warning("keys of this run stay on the cache server: %s", error)
+
+
+def _version(key: str) -> int | None:
+    """The version that a key of the parameter store names: `.../CHUNK@7`, or `.../7` for what lists the chunks."""
+    number = key.rpartition("@" if "@" in key else "/")[2]
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def _draw() -> float:
+    return secrets.randbelow(1 << 32) / (1 << 32)
