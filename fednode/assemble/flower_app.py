@@ -13,6 +13,7 @@ from fednode.assemble.running import PHASES, conclude, logging_to, make_run_fold
 from fednode.assemble.session import Session, Tools
 from fednode.clock import SystemClock
 from fednode.observer import RoundProgress, StopFlag
+from fednode.reports.figures import bound
 from fednode.settings import RunSettings, resolve
 from fednode_clients.membership import key_root
 from fednode_crypto import scheme
@@ -51,7 +52,8 @@ class LineObserver:
         score = "-" if progress.accuracy is None else f"{100 * progress.accuracy:.1f} %"
         self._say(
             f"round {progress.round}/{progress.rounds}: {progress.survivors} of {progress.invited} survivors, "
-            f"accuracy {score}, epsilon {progress.epsilon:.3f} of {progress.budget:g}, {progress.bytes_up} bytes up"
+            f"accuracy {score}, epsilon {bound(progress.epsilon, zeros=True)} of {progress.budget:g}, "
+            f"{progress.bytes_up} bytes up"
         )
 
     def finished(self) -> None:

@@ -7,7 +7,7 @@ from fednode.errors import DataError, StoreError
 from fednode.privacy import epsilon, gaussian_epsilon
 from fednode.privacy.chain import Charge, History, replay
 from fednode.reports import JSON_NAME
-from fednode.reports.figures import plural
+from fednode.reports.figures import bound, plural
 
 _CHAIN = "no line was changed, dropped or moved since the chain was written"
 _LIMIT = "a ledger cut at its end, or written anew, shows only against a head noted elsewhere"
@@ -30,8 +30,8 @@ def ledger_lines(path: Path) -> list[str]:
     return [
         f"task       {history.header.task}",
         *(_charge_line(entry.charge) for entry in history.entries),
-        f"spent      epsilon {spent:.4f} of {limit}, priced again from {plural(len(events), 'charge')}",
-        f"reference  epsilon {exact:.4f} by the exact Gaussian",
+        f"spent      epsilon {bound(spent)} of {limit}, priced again from {plural(len(events), 'charge')}",
+        f"reference  epsilon {bound(exact)} by the exact Gaussian",
         f"head       {history.head}",
         f"{_CHAIN}; {compared}",
     ]
@@ -43,7 +43,10 @@ def _history(path: Path) -> History:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; name the ledger.jsonl of a run") from error
     if found.torn and found.history.header is not None:
-        raise StoreError(f"{path}: its last line was cut short by a crash; opening the ledger again mends it")
+        raise StoreError(
+            f"{path}: its last line has no end: perhaps the node was stopped while it wrote, or the file was cut; a "
+            "node that opens the ledger takes the line off, since an honest one opened nothing by it"
+        )
     return found.history
 
 
@@ -68,4 +71,4 @@ def _compared(path: Path, history: History) -> str:
 
 def _charge_line(charge: Charge) -> str:
     survivors = plural(len(charge.survivors), "survivor")
-    return f"round {charge.round_number:<5}{survivors}, epsilon {charge.epsilon_after:.4f} after"
+    return f"round {charge.round_number:<5}{survivors}, epsilon {bound(charge.epsilon_after)} after"

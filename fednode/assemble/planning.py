@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.errors import ConfigError, DataError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
 from fednode.protocol.model import Layout
 from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
+from fednode.reports.figures import bound
 from fednode.settings import RunSettings
 from fednode_clients.data import Dataset
 from fednode_clients.experiment import ExperimentConfig, deal, load_dataset
@@ -52,14 +54,12 @@ class Plan:
         return [event] * self.settings.rounds
 
     def lines(self) -> list[str]:
-        """What `--dry-run` prints: rounds, epsilon, bytes."""
+        """What `--dry-run` prints: rounds, epsilon, bytes, what the secure sum withstands and rests on."""
         settings, params = self.settings, self.sum_params
         least, full = self.events(settings.min_survivors), self.events(settings.clients)
-        proven = (
-            f"{epsilon(full, settings.delta):.3f} if all survive, {epsilon(least, settings.delta):.3f} at the least"
-        )
-        exact = f"{gaussian_epsilon(full, settings.delta):.3f} and {gaussian_epsilon(least, settings.delta):.3f}"
-        plain = 4 * params.dimension
+        spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
+        exact = [bound(gaussian_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
+        budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
         sizes = (
             f"{self.records} training and {len(self.dataset.test)} test messages, {len(self.dataset.labels)} intents"
         )
@@ -68,11 +68,13 @@ class Plan:
             "data": f"{self.dataset.name}: {sizes}",
             "model": f"linear head on {self.columns} features, {params.dimension} parameters",
             "rounds": f"{settings.rounds}, {settings.clients} clients, {settings.min_survivors} survivors at the least",
-            "epsilon": f"{proven}, of {settings.epsilon:g} at delta {settings.delta:g}, unit: one record",
-            "reference": f"{exact} by the exact Gaussian",
+            "epsilon": f"{spent} if all survive, {most} at the least, of {budget}, unit: one record",
+            "reference": f"{exact[0]} and {exact[1]} by the exact Gaussian",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{params.scheme}, {params.threshold} of {params.holders} holders open; {slots}",
-            "bytes up": f"{params.upload_bytes:,} a client a round, {params.upload_bytes / plain:.2f} x float32",
+            "withstands": adversary(params),
+            "rests on": STRENGTH[params.scheme],
+            "bytes up": f"{params.upload_bytes:,} a sealed update, {params.upload_bytes / plain:.2f} x float32",
             "bytes down": f"{plain:,} a client a round, and the holders' keys",
         }
         lines = [f"{name:<12}{text}" for name, text in rows.items()]
@@ -103,7 +105,7 @@ def plan_run(settings: RunSettings) -> Plan:
         staleness=settings.staleness,
     )
     _require_willing(settings, terms, layout.dimension)
-    optimiser = _optimiser(settings)
+    optimiser, params = _optimiser(settings), _sum_params(settings, layout, terms)
     return Plan(
         # as resolved: what the default learning rate came to stands in config.toml and in the report
         settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
@@ -111,12 +113,12 @@ def plan_run(settings: RunSettings) -> Plan:
         columns=columns,
         layout=layout,
         terms=terms,
-        sum_params=_sum_params(settings, layout, terms),
+        sum_params=params,
         budget=Budget(settings.epsilon, settings.delta),
         optimiser=optimiser,
         failure=failure,
         records=records,
-        warnings=_warnings(settings, records, terms),
+        warnings=(*_warnings(settings, records, terms), *committee_warnings(params)),
     )
 
 

@@ -3,6 +3,7 @@
 import math
 
 from fednode import __version__
+from fednode.assemble.claims import STRENGTH, Reached, adversary, claims
 from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.assemble.planning import OVERFLOW_CHANCE, SAMPLER_DISTANCE, Plan
 from fednode.assemble.session import Session, Watched
@@ -17,8 +18,6 @@ from fednode.errors import (
 )
 from fednode.privacy import attack_advantage, attack_tpr, gaussian_mu
 from fednode.reports import (
-    Claim,
-    Claims,
     Guarantee,
     Mechanism,
     NamedReason,
@@ -27,22 +26,8 @@ from fednode.reports import (
     Task,
     Trust,
 )
-from fednode.reports.figures import plural
+from fednode.reports.figures import moment, plural
 from fednode.settings import RunSettings
-
-_ADVERSARY = {
-    "ring": "a node that lies, together with up to {corrupt} corrupt holders and any clients, as long as two of the "
-    "survivors are honest",
-    "bfv": "a node and fewer holders than it takes to open that follow the protocol and look at all they get; a node "
-    "that lies to the holders about what they open is out of its scope",
-}
-
-_ASSUMED = {
-    "ring": {"Ring-LWE is hard, also with the sum of the masks known": "parameters and argument in docs/crypto.md"},
-    "bfv": {"The node follows the protocol": "a node that lies about what the holders open learns more"},
-}
-
-_ONLY_IF = {"ring": "", "bfv": "; holds only for a node that follows the protocol"}
 
 OUTCOMES: dict[type[FednodeError], str] = {
     Interrupted: "stopped",
@@ -70,8 +55,9 @@ def run_record(session: Session, error: FednodeError | None) -> RunRecord:
         mechanism=_mechanism(plan),
         guarantee=_guarantee(session),
         trust=_trust(session),
-        claims=_claims(plan),
+        claims=claims(plan.terms, plan.sum_params, _reached(session)),
         rounds=tuple(_round(plan, seen) for seen in session.rounds),
+        warnings=plan.warnings,
         deviations=_deviations(session),
     )
 
@@ -145,7 +131,8 @@ def _trust(session: Session) -> Trust:
     return Trust(
         enrolment=HOW_ENROLLED,
         scheme=params.scheme,
-        adversary=_ADVERSARY[params.scheme].format(corrupt=2 * params.threshold - params.holders - 1),
+        adversary=adversary(params),
+        strength=STRENGTH[params.scheme],
         sum_params=params.to_dict(),
         payload_bytes=params.upload_bytes,
         float32_bytes=4 * params.dimension,
@@ -184,45 +171,22 @@ def _round(plan: Plan, seen: Watched) -> RoundRecord:
     )
 
 
-def _claims(plan: Plan) -> Claims:
-    terms, params = plan.terms, plan.sum_params
-    only_if = _ONLY_IF[params.scheme]
-    verified = {
-        "Every update in a sum came from an enrolled client": "signature, checked by the node and by every holder",
-        "Every update was made for this round, model and task": "spec digest under the client's signature",
-        f"No sum of fewer than {plural(terms.min_survivors, 'update')} was opened": "roster, checked by every holder"
-        + only_if,
-        "No round was opened twice": "each holder's own record, on disk before it answers",
-        "The charge was on disk before the holders were asked": "ledger, a chain of hashes",
-        "What was opened is the exact sum": "residual of the opening; agreement of the answers beyond the threshold"
-        + only_if,
-    }
-    attested = {
-        f"Each record's gradient was clipped to {terms.clip:g}": "the client's own code: nobody can look inside",
-        "Each client added its share of the noise": "the client's own code",
-        "Each client refused what is below its own floor": "the client's own configuration",
-    }
-    assumed = {
-        _colluders(terms.assumed_colluders): "more of them know more of the noise",
-        f"Fewer than {params.threshold} of {params.holders} holders work together": "that many could open one update",
-        **_ASSUMED[params.scheme],
-        "One person's messages are one record": "somebody with several records is protected less",
-    }
-    return Claims(_listed(verified), _listed(attested), _listed(assumed))
-
-
-def _colluders(count: int) -> str:
-    if count == 0:
-        return "No survivor gives its noise away"
-    return f"At most {plural(count, 'survivor')} {'gives its' if count == 1 else 'give their'} noise away"
-
-
-def _listed(claims: dict[str, str]) -> tuple[Claim, ...]:
-    return tuple(Claim(what, how) for what, how in claims.items())
+def _reached(session: Session) -> Reached:
+    released = [seen.outcome for seen in session.rounds if not seen.outcome.cause]
+    return Reached(
+        arrived=any(seen.outcome.survivors for seen in session.rounds),
+        charged=bool(_opened(session)),
+        released=len(released),
+        spared=sum(1 for outcome in released if len(outcome.answered) > session.plan.sum_params.threshold),
+    )
 
 
 def _deviations(session: Session) -> tuple[str, ...]:
-    found = list(session.plan.warnings)
+    found = [
+        f"{change.store}.{change.name} of the cache was changed from {change.old:g} to {change.new:g} at "
+        f"{moment(change.at)}."
+        for change in session.tuned
+    ]
     if session.plan.settings.faults:
         injected = ", ".join(str(fault) for fault in session.plan.settings.faults)
         found.append(f"Faults were injected on purpose: {injected}.")

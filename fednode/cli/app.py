@@ -9,7 +9,7 @@ import typer
 import fednode
 from fednode.cli.bench import bench_app
 from fednode.cli.cache import cache_app
-from fednode.cli.exits import UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
+from fednode.cli.exits import LEDGER_CAUSES, UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
 from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
 from fednode.cli.predict import predict_command
@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=epilog())(run_command)
 app.command("predict")(predict_command)
-app.command("ledger")(ledger_command)
+app.command("ledger", epilog=epilog(LEDGER_CAUSES))(ledger_command)
 app.add_typer(keys_app, name="keys")
 app.add_typer(bench_app, name="bench")
 app.add_typer(cache_app, name="cache")
@@ -47,12 +47,16 @@ def _top(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+        raise typer.Exit(USAGE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one sentence on stderr, never a traceback."""
     try:
         outcome = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError:
+        # the help is on the screen by then, and says it all
+        return USAGE
     except click.ClickException as error:
         return _say(_usage_sentence(error), USAGE)
     except FednodeError as error:

@@ -1,5 +1,6 @@
 """Exit codes by cause, and an error as one sentence."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from fednode.errors import (
@@ -26,15 +27,24 @@ CAUSES: Final[dict[int, str]] = {
     TooFewSurvivors.exit_code: "too few updates arrived",
     TooFewHolders.exit_code: "too few key holders answered",
     OpeningRejected.exit_code: "the opened sum failed its check",
-    StoreError.exit_code: "a disk, a key folder or a cache did not take what it was given",
+    StoreError.exit_code: "a disk, a key folder or a cache did not take what it was given, or a ledger was changed",
     Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
 }
 """Every code that the command line ends with."""
 
 
-def epilog() -> str:
+LEDGER_CAUSES: Final[dict[int, str]] = {
+    0: "every line and hash holds, and the head is the one in report.json, if that lies beside it",
+    DataError.exit_code: "the file is missing, unreadable or empty",
+    StoreError.exit_code: "a line was changed, is cut short or is no line of a ledger, or the ledger was cut or "
+    "continued since report.json was written",
+}
+"""What the codes of `fednode ledger` mean; `CAUSES` has the others."""
+
+
+def epilog(causes: Mapping[int, str] = CAUSES) -> str:
     """The exit codes as a part of the help, one a line."""
-    return "\n\n".join(["Exit codes:", *(f"{code}  {cause}" for code, cause in CAUSES.items())])
+    return "\n\n".join(["Exit codes:", *(f"{code}  {cause}" for code, cause in causes.items())])
 
 
 def exit_code_of(error: BaseException) -> int:

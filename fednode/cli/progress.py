@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from fednode.observer import Observer, RoundProgress
-from fednode.reports.figures import bound, plural
+from fednode.reports.figures import bound, plain, plural, size
 
 
 class Watcher(Observer, Protocol):
@@ -33,16 +33,6 @@ def watcher_for(console: Console) -> Watcher:
     return BarWatcher(console) if console.is_terminal else PlainWatcher(console)
 
 
-def readable_size(count: int) -> str:
-    """A number of bytes as people read it: three digits and a decimal unit."""
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB" if size < 999.5 else f"{size:.0f} GB"
-
-
 def describe(progress: RoundProgress) -> str:
     """One round in one line, without its number."""
     accuracy = "not measured" if progress.accuracy is None else f"{100 * progress.accuracy:.1f} %"
@@ -50,7 +40,7 @@ def describe(progress: RoundProgress) -> str:
         f"survivors {progress.survivors}/{progress.invited}",
         f"accuracy {accuracy}",
         f"epsilon {bound(progress.epsilon, zeros=True)} of {progress.budget:g}",
-        f"{readable_size(progress.bytes_up)} a client",
+        f"{plain(size(progress.bytes_up))} a client",
     ]
     return "  ".join(parts)
 

@@ -14,6 +14,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign == _NO_BREAK else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
+def plain(text: str) -> str:
+    """`text` with spaces that break, for a terminal."""
+    return text.replace(_NO_BREAK, " ")
+
+
 def number(value: float, digits: int = 4, *, zeros: bool = False) -> str:
     """`value` to `digits` significant digits, nearest; whole parts in full, with commas; 1e-5 for very small ones.
 

@@ -60,7 +60,7 @@ def _sections(record: RunRecord) -> tuple[Markup, ...]:
         _section("Keys, data and sizes", facts(tables.trust_rows(record))),
         _section("What the guarantee rests on", _claims(record)),
         _section("Not protected", bullets(prose.UNPROTECTED)),
-        _section("Deviations from the plan", _deviations(record)),
+        _section("Warnings, and deviations from the plan", _deviations(record)),
         _section("Who was lost, rejected or discarded", _troubles(troubles)),
         _section("Rounds", _rounds(record)),
         _section("How to check the ledger", bullets(prose.ledger_steps(record), "ol")),
@@ -85,15 +85,16 @@ def _plots(record: RunRecord) -> Markup:
 
 def _claims(record: RunRecord) -> Markup:
     words = (
-        "Verified: checked by the node or a key holder before anything was opened. Attested: signed by a client whose "
-        "update nobody can look into. Assumed: checked by nobody; if it is wrong, the guarantee is weaker or gone."
+        "Verified: checked by the node or a key holder before anything was opened. Attested: signed by a client or a "
+        "holder, which alone can know it. Assumed: checked by nobody; if it is wrong, the guarantee is weaker or gone."
     )
     table = grid(("Status", "What", "How, or what breaks it"), tables.claim_rows(record), "grid claims")
     return join((tag("p", words), table))
 
 
 def _deviations(record: RunRecord) -> Markup:
-    return bullets(record.deviations) if record.deviations else tag("p", "None: the run went as planned.")
+    found = (*record.warnings, *record.deviations)
+    return bullets(found) if found else tag("p", "None: the run went as planned.")
 
 
 def _troubles(rows: tuple[tuple[str, str, str], ...]) -> Markup:

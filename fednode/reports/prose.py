@@ -123,8 +123,8 @@ def _what_the_sum_rests_on(record: RunRecord) -> str:
     start = "All of this assumes" if record.charged else "That the updates stay sealed assumes"
     return (
         f"{start} that no {trust.threshold} of the {plural(trust.holders, 'key holder')} join to open "
-        f"anything but the one sum of each round. The secure sum ({trust.scheme}) withstands {trust.adversary}. The "
-        "tables of the report say which of this was verified, attested or assumed."
+        f"anything but the one sum of each round. The secure sum ({trust.scheme}) withstands {trust.adversary}. It is "
+        f"{trust.strength}. The tables of the report say which of this was verified, attested or assumed."
     )
 
 

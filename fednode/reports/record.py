@@ -123,7 +123,8 @@ class Trust:
     """Who holds what: enrolment, secure sum, key holders, ledger.
 
     `enrolment` says how the members' keys were enrolled. `adversary` completes "the secure sum withstands" and says
-    what is out of scope. `sum_params` are the scheme's parameters, JSON-safe. `payload_bytes` is one sealed update,
+    what is out of scope; `strength` says whose work the sum is, what it rests on and who has audited it.
+    `sum_params` are the scheme's parameters, JSON-safe. `payload_bytes` is one sealed update,
     `float32_bytes` the same update in the clear as float32. `threshold` of `holders` open a sum. `ledger_head` is the
     hash of the ledger's last line; `ledger_check` the command that checks the chain, if there is one.
     """
@@ -131,6 +132,7 @@ class Trust:
     enrolment: str
     scheme: str
     adversary: str
+    strength: str
     sum_params: Mapping[str, object]
     payload_bytes: int
     float32_bytes: int
@@ -159,8 +161,8 @@ class Claim:
 class Claims:
     """What the guarantee rests on, by who vouches for it.
 
-    `verified` was checked by the node or the holders, `attested` was signed by clients whose updates nobody can look
-    into, `assumed` was checked by nobody.
+    `verified` was checked by the node or the holders, `attested` was signed by the one party that can know it,
+    `assumed` was checked by nobody.
     """
 
     verified: tuple[Claim, ...]
@@ -172,8 +174,8 @@ class Claims:
 class RunRecord:
     """A whole run. `outcome` is one word ("finished", "stopped", "failed"), `outcome_sentence` says it to a person.
 
-    `settings` are all settings as resolved, JSON-safe. `deviations` are sentences: everything that makes the
-    guarantee, or the run, weaker than planned.
+    `settings` are all settings as resolved, JSON-safe. `warnings` are sentences: what was known to be weak before the
+    first round; `deviations` are what then made the guarantee, or the run, weaker than planned.
     """
 
     run_id: str
@@ -189,6 +191,7 @@ class RunRecord:
     trust: Trust
     claims: Claims
     rounds: tuple[RoundRecord, ...]
+    warnings: tuple[str, ...]
     deviations: tuple[str, ...]
 
     @property

@@ -7,6 +7,7 @@ from fednode.reports.figures import (
     number,
     percent,
     percent_bound,
+    plain,
     plural,
     printable,
     reasons,
@@ -26,10 +27,12 @@ def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Attack view", _attack(record)),
         ("Survivors", _survivors(record)),
         *_troubles(record),
+        ("Secure sum", f"{record.trust.scheme}: withstands {record.trust.adversary}"),
+        *(("Warning", warning) for warning in record.warnings),
         ("Upload", _upload(record)),
         ("Time", duration(record.ended - record.started)),
     )
-    return tuple((what, printable(value.replace("\N{NO-BREAK SPACE}", " "))) for what, value in rows)
+    return tuple((what, printable(plain(value))) for what, value in rows)
 
 
 def _rounds(record: RunRecord) -> str:
@@ -87,6 +90,10 @@ def _rounds_with(found: list[tuple[int, str]]) -> str:
 
 def _upload(record: RunRecord) -> str:
     trust = record.trust
-    return (
+    sealed = (
         f"{size(trust.payload_bytes)} a sealed update, {number(trust.payload_bytes / trust.float32_bytes, 3)} x float32"
     )
+    if not record.released:
+        return sealed
+    sent = size(max(entry.bytes_up for entry in record.released))
+    return f"{sealed}; {sent} with all else that a client sent a round"

@@ -77,7 +77,7 @@ def trust_rows(record: RunRecord) -> tuple[Row, ...]:
     rate = number(trust.payload_bytes / trust.float32_bytes, 3)
     return (
         ("Keys were enrolled", trust.enrolment),
-        ("Secure sum", f"{trust.scheme}: {named(trust.sum_params)}"),
+        ("Secure sum", f"{trust.scheme}: {trust.strength}"),
         ("Withstands", trust.adversary),
         ("Key holders", f"{trust.holders}, of whom {trust.threshold} together open one sum a round"),
         ("One sealed update", f"{size(trust.payload_bytes)}; {rate} times float32 ({size(trust.float32_bytes)})"),
@@ -85,6 +85,7 @@ def trust_rows(record: RunRecord) -> tuple[Row, ...]:
         ("Model", f"{task.model}, {plural(task.dimension, 'parameter')}"),
         ("Divisor of every sum (public)", number(task.divisor)),
         ("Digest of the final model", trust.model_digest),
+        ("Parameters of the secure sum", named(trust.sum_params)),
     )
 
 

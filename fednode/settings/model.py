@@ -151,7 +151,9 @@ class RunSettings(BaseModel):
     )
 
     scheme: Literal["ring", "bfv"] = Field(
-        "ring", description="Secure sum: ring, or bfv, the reference.", json_schema_extra=_panel("Committee")
+        "ring",
+        description="Secure sum: ring; or bfv, the reference, where one lie of the node opens every update.",
+        json_schema_extra=_panel("Committee"),
     )
     holders: Whole = Field(
         5, ge=2, le=16, description="Key holders that guard the sum.", json_schema_extra=_panel("Committee")

@@ -11,7 +11,7 @@ import fednode
 from fednode import errors
 from fednode.cli import main
 from fednode.cli.app import app
-from fednode.cli.exits import CAUSES
+from fednode.cli.exits import CAUSES, LEDGER_CAUSES
 from fednode.settings import RunSettings, parse_fault
 from fednode.settings.sources import flag_name
 
@@ -186,9 +186,18 @@ def test_help_names_every_setting_and_every_exit_code():
     assert [code for code, cause in CAUSES.items() if f"{code}  {cause}" not in shown.output] == []
 
 
-def test_without_a_command_the_help_is_shown():
-    shown = CliRunner().invoke(app, [])
-    assert shown.exit_code == 0 and "predict" in shown.output
+@pytest.mark.parametrize(
+    ("group", "words"), [("", "predict"), ("keys", "enrol"), ("bench", "trace"), ("cache", "tune")]
+)
+def test_without_a_command_the_help_is_shown_and_nothing_else(capsys, group, words):
+    assert main(group.split()) == 2
+    shown = capsys.readouterr()
+    assert words in shown.out and "Usage" in shown.out and shown.err == ""
+
+
+def test_help_of_the_ledger_says_what_its_codes_mean():
+    shown = CliRunner().invoke(app, ["ledger", "--help"], env={"COLUMNS": "250"})
+    assert [code for code, cause in LEDGER_CAUSES.items() if f"{code}  {cause}" not in shown.output] == []
 
 
 def test_version():

@@ -7,6 +7,7 @@ from kit.clocks import FakeClock
 
 from fednode.cli import main
 from fednode.privacy import Budget, DiscreteGaussianSum, Ledger
+from fednode.reports.figures import bound
 
 EVENT = DiscreteGaussianSum(clip=1.0, grid_bits=16, dimension=100, local_variance=2**40, contributors=2, failure=0.0)
 
@@ -58,6 +59,21 @@ def test_a_ledger_that_does_not_end_where_the_report_says_is_an_error(run, capsy
     assert main(["ledger", str(run / "ledger.jsonl")]) == 8
     shown = capsys.readouterr()
     assert "the ledger was cut or continued since the report was written" in shown.err and shown.out == ""
+
+
+def test_a_last_line_without_an_end_is_no_fact_about_a_crash(run, capsys):
+    file = run / "ledger.jsonl"
+    file.write_bytes(file.read_bytes()[:-5])
+    assert main(["ledger", str(file)]) == 8
+    assert "perhaps the node was stopped while it wrote, or the file was cut" in capsys.readouterr().err
+
+
+def test_what_was_spent_reads_as_in_the_report(run, capsys):
+    closing(run, capsys)
+    assert main(["ledger", str(run / "ledger.jsonl")]) == 0
+    shown = capsys.readouterr().out
+    with Ledger.open(run / "ledger.jsonl", Budget(8.0, 1e-5), FakeClock(), "a-task") as ledger:
+        assert f"spent      epsilon {bound(ledger.spent)} of 8" in shown
 
 
 @pytest.mark.parametrize(

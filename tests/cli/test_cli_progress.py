@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.assembly import some_progress
 from rich.console import Console
 
-from fednode.cli.progress import BarWatcher, PlainWatcher, describe, readable_size, watcher_for
+from fednode.cli.progress import BarWatcher, PlainWatcher, describe, watcher_for
 
 
 def watched(terminal):
@@ -52,20 +52,9 @@ def test_both_watchers_know_the_folder_they_were_told(tmp_path):
         assert watcher.folder == tmp_path
 
 
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_600, "1 MB"), (1_234_567, "1.23 MB"), (5 * 10**12, "5000 GB")],
-)
-def test_sizes(count, words):
-    assert readable_size(count) == words
-
-
-@given(st.integers(0, 10**11))
-@settings(max_examples=200, deadline=None)
-def test_a_size_is_never_off_by_more_than_half_a_percent(count):
-    number, unit = readable_size(count).split()
-    meant = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-    assert abs(meant - count) <= 0.00501 * count
+def test_sizes_are_written_as_in_the_report_with_plain_spaces():
+    assert "  194.1 kB a client" in describe(some_progress(bytes_up=194_080))
+    assert "\N{NO-BREAK SPACE}" not in describe(some_progress())
 
 
 def test_a_round_in_one_line():

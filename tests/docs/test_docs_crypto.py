@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fednode.assemble import claims
 from fednode.assemble.planning import plan_run
-from fednode.settings import resolve
+from fednode.settings import RunSettings, resolve
 from fednode_crypto import SumParams
 from fednode_crypto.hazmat.gaussian import convolution_error
 from fednode_crypto.hazmat.lagrange import amplification, cleared, lagrange, lift, opening_growth
@@ -28,6 +29,7 @@ DECISION = " ".join((ROOT / "docs/adr/0008-ring-becomes-the-default.md").read_te
 
 VARIANCE = Fraction(4096, 100)
 VALUES, VALUE = 1_000_000, 2048
+MOST_ROUNDS = RunSettings().max_rounds
 CAUTIOUS = {4096: (45, 45), 8192: (44, 44, 45, 45)}
 
 
@@ -51,6 +53,9 @@ def test_the_widths_and_the_losses_of_the_hint_are_computed():
     assert ", ".join(f"{estimate.conditional_width(h):.2f}" for h in estimate.HONEST) in TEXT
     loss = estimate.split_loss(3.2)
     assert f"that is 2^{loss:.1f}, and 2^{loss + math.log2(4096 * 50):.1f} for all" in TEXT
+    step = loss + math.log2(4096 * 50)
+    few, many = (step + math.log2((honest - 1) * MOST_ROUNDS) for honest in (100, 1000))
+    assert f"lose 2^{few:.1f} with 100 honest survivors, and 2^{many:.1f} with 1,000" in TEXT
     of_sums = math.log2(convolution_error(VARIANCE, 0, VARIANCE))
     assert f"one itself up to 2^{math.ceil(of_sums)}" in TEXT
 
@@ -132,6 +137,31 @@ def compare_row(clients: int) -> str:
 @pytest.mark.parametrize("clients", [100, 1000])
 def test_the_comparison_has_the_planners_bytes(clients):
     assert compare_row(clients) in LINES
+
+
+def measured(row: str) -> list[float]:
+    """A client's milliseconds at 1,000,000 values, as docs/benchmarks.md has them."""
+    lines = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [float(c[5].replace(",", "")) for c in cells if c[:2] == [row, "1,000,000"]]
+
+
+def test_the_comparison_has_the_times_that_were_measured_last():
+    (shown,) = [line for line in LINES if line.startswith("| client's time |")]
+    ring, bfv, secagg, ckks = map(measured, ("ring", "bfv", "secagg", "ckks"))
+    assert f"| {min(ring):.0f} to {max(ring):.0f} ms (M)" in shown
+    assert f"| {min(bfv) / 1000:.2f} to {max(bfv) / 1000:.2f} s at N = 8192 (M) |" in shown
+    assert f"| {min(secagg) / 1000:.2f} to {max(secagg) / 1000:.2f} s (M) |" in shown
+    assert f"| {max(ckks) / 1000:.1f} s (M) |" in shown
+
+
+def test_only_the_floor_is_called_proven():
+    rows = [line for line in LINES if re.match(r"\| [48],\d{3} \| (109|218) \|", line)]
+    assert {row.split(" | ")[2] for row in rows if " proven " in row} == {"2"}
+    report = claims.STRENGTH
+    assert "96 to 98 by core-SVP" in report["ring"] and "core-SVP gives it 96 to 98" in TEXT
+    bfv = {row.split(" | ")[6] for row in rows if "`bfv`" in row}
+    assert bfv == {"95"} and "95 by core-SVP" in report["bfv"]
 
 
 def test_the_denominators_of_bfv_are_those_of_the_code():

@@ -1,20 +1,22 @@
-"""The README tells the truth: commands, flags, exit codes, faults, and the ClientApp that it shows."""
+"""The README tells the truth: commands, flags, exit codes, faults, figures."""
 
 import re
 import shlex
 from pathlib import Path
 
-import numpy as np
+import click
 import pytest
 import typer
 
 from fednode import errors
-from fednode.cli import main
+from fednode.assemble.claims import STRENGTH
+from fednode.assemble.planning import plan_run
 from fednode.cli.app import app
 from fednode.cli.exits import CAUSES
-from fednode.observer import SilentObserver, StopFlag
+from fednode.privacy import epsilon
 from fednode.settings import RunSettings, resolve
 from fednode.settings.faults import ROLE_OF
+from fednode_crypto import Demand, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,24 +42,29 @@ def test_its_exit_codes_are_those_of_the_program():
     assert set(table) == raised | {0}
 
 
-def test_every_flag_that_it_names_is_in_the_help(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main(["run", "--help"]) == 0
-    known = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
+def flags(command: click.Command) -> set[str]:
+    own = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts) if flag[:2] == "--"}
+    deeper = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union(*map(flags, deeper)) | {"--help"}
+
+
+def test_every_flag_that_it_names_is_one_of_ours():
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PROSE))
-    assert "--faults" in named and named - known == FLOWERS_OWN
+    assert "--faults" in named and named - flags(typer.main.get_command(app)) == FLOWERS_OWN
 
 
 @pytest.mark.parametrize("arguments", commands("fednode"), ids=" ".join)
 def test_every_command_that_it_shows_parses(arguments):
-    command = typer.main.get_command(app).get_command(None, arguments[0])
-    given = command.make_context(arguments[0], arguments[1:]).params
+    command, rest = typer.main.get_command(app), list(arguments)
+    while isinstance(command, click.Group):
+        command = command.get_command(None, rest.pop(0))
+    given = command.make_context(arguments[0], list(rest)).params
     if arguments[0] == "run":
         settings = resolve(None, {}, {name: given[name] for name in RunSettings.model_fields})
         wanted = {name for name, value in given.items() if value and name != "dry_run"}
         assert wanted and wanted <= settings.model_fields_set
     else:
-        assert given and all(given.values())
+        assert (rest and all(given.values())) or command.name in ("init", "stats")
 
 
 def test_every_target_of_make_that_it_shows_is_there():
@@ -70,19 +77,35 @@ def test_it_names_every_kind_of_fault():
     assert [kind for kind in ROLE_OF if f"`{kind}`" not in README] == []
 
 
-def test_the_client_app_that_it_shows_trains(tmp_path, monkeypatch):
-    from fednode.assemble.running import run_inproc
+def test_it_says_whom_each_kind_of_fault_befalls():
+    words = " ".join(README.split())
+    client, _, holder = words[words.index("These befall a client:") :].partition(";")
+    assert {kind for kind, role in ROLE_OF.items() if role == "client"} == set(re.findall(r"`([a-z-]+)`", client))
+    assert re.findall(r"`([a-z-]+)`", holder.partition(".")[0]) == ["dead"] and "befalls a holder" in holder
 
-    monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    shown: dict[str, object] = {}
-    exec(compile(block, "README.md", "exec"), shown)  # noqa: S102 - it is our own
-    monkeypatch.setattr("fednode_clients.app.build_app", lambda _parts: shown["app"])
-    rows = [f"{text} {number},{text}" for text in ("parcel", "refund") for number in range(20)]
-    Path("mine.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    x = np.random.default_rng(1).standard_normal((30, 64)).astype(np.float32)
-    np.savez("mine.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
-    few = {"data": "mine.csv", "features": 64, "clients": 4, "holders": 2, "threshold": 2, "rounds": 1}
-    result = run_inproc(resolve(None, {}, few), SilentObserver(), StopFlag())
-    assert result.error is None
-    assert [len(entry.survivors) for entry in result.record.released] == [4]
+
+def test_its_figures_of_bytes_are_the_plans():
+    def ratio(**settings: object) -> float:
+        params = plan_run(RunSettings.model_validate(settings)).sum_params
+        return params.upload_bytes / (4 * params.dimension)
+
+    words = " ".join(README.split())
+    short = plan("ring", Demand(1_000_000, 100, 100 * 2048, holders=5, threshold=4)).upload_bytes / 4_000_000
+    large = plan_run(RunSettings(features=40_000, clients=100))
+    assert f"`ring` {short:.2f} x float32 for 12-bit values and {ratio(features=40_000, clients=100):.2f} x" in words
+    assert f"({large.sum_params.lane_bits} bits)" in words and large.sum_params.dimension > 1_000_000
+    assert f"a small model, {ratio():.2f} x, and {ratio(scheme='bfv'):.2f} x under `bfv`" in words
+
+
+def test_it_says_whose_arithmetic_the_default_is_and_how_strong():
+    words = " ".join(README.split()).replace("**", "")
+    assert "our own arithmetic, and nobody outside has audited it. It rests on ring-LWE: about 128 bits" in words
+    assert "96 to 98 by core-SVP" in words and "96 to 98 by core-SVP" in STRENGTH["ring"]
+    assert "the joint secret key: every update of the task, past and to come" in words
+
+
+def test_few_rounds_spend_about_what_many_do():
+    few, many = (plan_run(RunSettings(rounds=rounds)) for rounds in (2, 20))
+    spent = [epsilon(plan.events(20), plan.budget.delta) for plan in (few, many)]
+    assert abs(spent[0] - spent[1]) < 0.01 and few.terms.noise_multiplier() < many.terms.noise_multiplier() / 2
+    assert "`--rounds 2` spends about the same epsilon as `--rounds 20`, with less noise a round" in README

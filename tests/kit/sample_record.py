@@ -69,6 +69,7 @@ def sample_record() -> RunRecord:
         trust=_trust(),
         claims=_claims(),
         rounds=tuple(_rounds()),
+        warnings=("The settings are odd, and were known to be.",),
         deviations=(
             "Round 9 failed: 13 updates arrived, 15 are needed. Nothing was charged.",
             "Round 16 was charged and not released: too few key holders answered.",
@@ -132,6 +133,7 @@ def _trust() -> Trust:
         enrolment="all keys were made by this run on one machine, for this run alone: a study, not a deployment",
         scheme="bfv",
         adversary="a node and key holders that follow the protocol and look; a node that lies is out of scope",
+        strength="a standard scheme, read by many; about 128 bits",
         sum_params={"scheme": "bfv", "ring": 8192, "modulus_bits": 218, "lanes": 1, "blocks": 4},
         payload_bytes=1_871_034,
         float32_bytes=98_400,

@@ -65,7 +65,9 @@ def empty_record() -> RunRecord:
     record = sample_record()
     claim = replace(record.guarantee, epsilon=0.0, gaussian=0.0, attack_advantage=0.0, attack_tpr=0.01)
     nothing = Claims((), (), ())
-    return replace(record, rounds=(), outcome="stopped", guarantee=claim, claims=nothing, deviations=(), settings={})
+    return replace(
+        record, rounds=(), outcome="stopped", guarantee=claim, claims=nothing, warnings=(), deviations=(), settings={}
+    )
 
 
 def test_every_tag_is_closed_and_the_page_is_whole(page: Page) -> None:
@@ -121,7 +123,16 @@ def test_it_says_what_is_verified_attested_assumed_and_not_protected(page: Page)
     for words in ("Who took part", "How many took part", "When:", "number of records", "test set"):
         assert words in page.text
     assert len(UNPROTECTED) == 6
-    assert all(item in page.text for item in (*UNPROTECTED, *record.deviations, record.trust.adversary))
+    assert all(
+        item in page.text for item in (*UNPROTECTED, *record.warnings, *record.deviations, record.trust.adversary)
+    )
+
+
+def test_the_secure_sum_is_words_before_it_is_parameters(page: Page) -> None:
+    trust = sample_record().trust
+    assert f"Secure sum bfv: {trust.strength} Withstands {trust.adversary}" in page.text
+    assert page.text.index("Parameters of the secure sum") > page.text.index("Digest of the final model")
+    assert trust.strength in page.text[: page.text.index("Name Date Signature")]
 
 
 def test_it_shows_how_to_check_the_ledger(page: Page) -> None:
@@ -160,12 +171,19 @@ def test_hostile_strings_stay_text(page: Page, name: str) -> None:
         outcome_sentence=name,
         rounds=(entry, *record.rounds[1:]),
         settings={name: [name]},
+        warnings=(name,),
         deviations=(name,),
         task=replace(record.task, model=name, dataset=name, source=name),
         mechanism=replace(record.mechanism, name=name, sampling=name),
         guarantee=replace(record.guarantee, unit=name, adjacency=name, setting=name),
         trust=replace(
-            record.trust, enrolment=name, scheme=name, adversary=name, sum_params={name: name}, ledger_path=name
+            record.trust,
+            enrolment=name,
+            scheme=name,
+            adversary=name,
+            strength=name,
+            sum_params={name: name},
+            ledger_path=name,
         ),
         claims=Claims((Claim(name, name),), (Claim(name, name),), (Claim(name, name),)),
     )

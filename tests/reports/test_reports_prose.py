@@ -28,6 +28,7 @@ def test_the_statement_names_what_was_spent_for_whom_and_on_which_assumptions() 
         "no 4 of the 5 key holders",
         "bfv",
         "a node that lies is out of scope",
+        "It is a standard scheme, read by many; about 128 bits.",
         "3,600 records held by 20 clients",
         "18 model versions",
         "2023-11-14 22:13:20 UTC",

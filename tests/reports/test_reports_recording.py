@@ -5,19 +5,26 @@ from pathlib import Path
 import pytest
 from kit.clocks import FakeClock
 
+from fednode.assemble.claims import ONE_LIE
 from fednode.assemble.planning import plan_run
 from fednode.assemble.recording import run_record
 from fednode.assemble.session import Session, Tools
 from fednode.errors import FednodeError, TooFewSurvivors
+from fednode.live import Tuned
 from fednode.observer import SilentObserver, StopFlag
-from fednode.reports import RunRecord, parse_report, render_json
+from fednode.reports import RunRecord, parse_report, render_json, summary_rows
+from fednode.reports.prose import statement
 from fednode.settings import RunSettings
 from fednode_crypto import scheme
 
 
+def tools() -> Tools:
+    return Tools(FakeClock(), scheme, StopFlag())
+
+
 def recorded(folder: Path, error: FednodeError | None = None, **settings: object) -> RunRecord:
     plan = plan_run(RunSettings.model_validate({"rounds": 1, **settings}))
-    session = Session(plan, "a-run", folder, SilentObserver(), Tools(FakeClock(), scheme, StopFlag()))
+    session = Session(plan, "a-run", folder, SilentObserver(), tools())
     return run_record(session, error)
 
 
@@ -28,12 +35,33 @@ def test_faults_are_recorded_as_they_are_written(tmp_path: Path) -> None:
     assert parse_report(render_json(record)) == record
 
 
-@pytest.mark.parametrize("name", ["bfv", "ring"])
-def test_what_only_an_honest_node_keeps_is_said_so(tmp_path: Path, name: str) -> None:
-    record = recorded(tmp_path, scheme=name)
-    weak = [claim.what for claim in record.claims.verified if "only for a node that follows the protocol" in claim.how]
-    both = ["No sum of fewer than 15 updates was opened", "What was opened is the exact sum"]
-    assert weak == (both if name == "bfv" else [])
+def test_a_warning_of_the_plan_is_no_deviation(tmp_path: Path) -> None:
+    record = recorded(tmp_path, holders=3, threshold=2)
+    assert record.deviations == ()
+    (told,) = record.warnings
+    assert "with 2 of 3 holders one corrupt holder is enough for a node that lies to read an update" in told
+    assert dict(summary_rows(record))["Warning"] == told
+    assert recorded(tmp_path).warnings == ()
+
+
+def test_what_was_tuned_on_the_way_is_recorded(tmp_path: Path) -> None:
+    session = Session(plan_run(RunSettings(rounds=1)), "a-run", tmp_path, SilentObserver(), tools())
+    session.tuned.append(Tuned(1_700_000_000.0, "parameters", "jitter", 0.1, 0.2))
+    (told,) = run_record(session, None).deviations
+    assert told == "parameters.jitter of the cache was changed from 0.1 to 0.2 at 2023-11-14 22:13:20 UTC."
+
+
+def test_the_record_and_its_statement_say_whose_work_the_sum_is(tmp_path: Path) -> None:
+    ring, bfv = recorded(tmp_path), recorded(tmp_path, scheme="bfv")
+    assert "FedNode's own arithmetic, which nobody outside has audited" in statement(ring)
+    assert "ring-LWE: about 128 bits" in statement(ring) and "96 to 98 by core-SVP" in statement(ring)
+    assert "TenSEAL's BFV, a standard scheme" in statement(bfv) and "95 by core-SVP" in statement(bfv)
+    assert [claim.how for claim in bfv.claims.assumed if claim.what == "The node follows the protocol"] == [ONE_LIE]
+    assert ONE_LIE in statement(bfv) and "joint secret key" in ONE_LIE
+
+
+def test_a_run_without_a_sum_verifies_none(tmp_path: Path) -> None:
+    assert [claim.what for claim in recorded(tmp_path).claims.verified] == ["No sum was opened"]
 
 
 @pytest.mark.parametrize(

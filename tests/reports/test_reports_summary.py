@@ -16,7 +16,10 @@ def test_it_says_what_a_person_asks_first() -> None:
     assert rows["Survivors"] == "13 to 20 of 20 a round, 15 needed"
     assert rows["Rejected"] == "round 5: client-18 (damaged), client-19 (other-round)"
     assert rows["Holders silent"] == "round 13: holder-5; round 16: holder-4, holder-5"
-    assert rows["Upload"] == "1.87 MB a sealed update, 19 x float32"
+    assert rows["Secure sum"] == f"bfv: withstands {sample_record().trust.adversary}"
+    assert rows["Warning"] == "The settings are odd, and were known to be."
+    sent = "1.87 MB with all else that a client sent a round"
+    assert rows["Upload"] == f"1.87 MB a sealed update, 19 x float32; {sent}"
     assert rows["Time"] == "61.5 s"
 
 
@@ -38,6 +41,7 @@ def test_a_run_without_a_round_has_a_table_too() -> None:
     rows = dict(summary_rows(replace(sample_record(), rounds=())))
     assert (rows["Accuracy"], rows["Survivors"], rows["Rounds"]) == ("not measured", "no round ended", "0 released")
     assert rows["Attack view"] == "none: nothing was released"
+    assert rows["Upload"] == "1.87 MB a sealed update, 19 x float32"
 
 
 def test_nothing_in_it_moves_the_cursor() -> None:

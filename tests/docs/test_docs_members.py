@@ -1,0 +1,78 @@
+"""docs/members.md tells the truth: both apps run, its commands make what they say, its limits are the members'."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kit.clocks import FakeClock
+
+from fednode.assemble.flower_app import to_run_config
+from fednode.cli import main
+from fednode.inproc import InProcGrid, run_in_process
+from fednode.observer import SilentObserver, StopFlag
+from fednode.reports import parse_report
+from fednode.settings import RunSettings, resolve
+from fednode_clients.app import build_app
+from fednode_clients.consent import Limits
+from fednode_clients.membership import Parts
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
+SERVER, CLIENT = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+MEMBERS = ("ann", "ben", "hal", "hol")
+
+
+def shown(block: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    exec(compile(block, "docs/members.md", "exec"), found)  # noqa: S102 - it is our own
+    return found
+
+
+@pytest.fixture
+def messages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{text} {number},{text}" for text in ("parcel", "refund") for number in range(20)]
+    Path("mine.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    return {"data": "mine.csv", "features": 64, "rounds": 1, "holders": 2, "threshold": 2}
+
+
+def run_command(line: str) -> None:
+    assert main(shlex.split(line, comments=True)[1:]) == 0, line
+
+
+def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messages, tmp_path, monkeypatch):
+    init, member, enrol, show = re.findall(r"^    (fednode keys .*)$", TEXT, re.MULTILINE)
+    run_command(init)
+    for name in MEMBERS:
+        run_command(member.replace("ann", name).replace("enrolment.pub", "enrol/enrolment.pub"))
+        Path(f"{name}.json").write_bytes(Path(name, "member.json").read_bytes())
+    run_command(enrol)
+    run_command(show.replace("enrolment.pub", "enrol/enrolment.pub"))
+    settings = RunSettings.model_validate({**messages, "clients": 2, "min_survivors": 2, "assumed_colluders": 0})
+    config = to_run_config(settings) | {"cohort": "cohort.json"}
+    monkeypatch.setattr("fednode.clock.SystemClock", FakeClock)
+    grid = InProcGrid(build_app(Parts(folder=lambda place: tmp_path / MEMBERS[place.partition()])), MEMBERS, config)
+    run_in_process(shown(SERVER)["app"], grid, config)
+    (report,) = Path("runs").glob("*/report.json")
+    (released,) = parse_report(report.read_bytes()).released
+    assert (released.survivors, released.holders_answered) == (("ann", "ben"), ("hal", "hol"))
+
+
+def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
+    from fednode.assemble.running import run_inproc
+
+    app = shown(CLIENT)["app"]
+    monkeypatch.setattr("fednode_clients.app.build_app", lambda _parts: app)
+    x = np.random.default_rng(1).standard_normal((30, 64)).astype(np.float32)
+    np.savez("mine.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
+    result = run_inproc(resolve(None, {}, {**messages, "clients": 4}), SilentObserver(), StopFlag())
+    assert result.error is None
+    assert [len(entry.survivors) for entry in result.record.released] == [4]
+
+
+def test_its_limits_are_those_of_a_member_without_any():
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| .*, ([\d.,]+) \|$", TEXT, re.MULTILINE))
+    assert {name.replace("-", "_"): float(value.replace(",", "")) for name, value in rows.items()} == {
+        name: float(getattr(Limits(), name)) for name in Limits.__slots__
+    }
