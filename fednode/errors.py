@@ -61,9 +61,16 @@ class TooFewHolders(FednodeError):
 
 
 class OpeningRejected(FednodeError):
-    """The opened sum failed its check: nothing is published, the charge is kept."""
+    """The opened sum failed its check: nothing is published, the charge is kept.
+
+    `points` are the holders whose answers were left out before that; empty when nobody could be told apart.
+    """
 
     exit_code: ClassVar[int] = 7
+
+    def __init__(self, message: str, points: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.points = points
 
 
 class StoreError(FednodeError):

@@ -359,7 +359,8 @@ def _when_complete(now: Round, effects: tuple[Effect, ...]) -> Step:
 
 def _close(now: Round) -> Step:
     if len(now.survivors) < now.min_survivors:
-        reason = f"{len(now.survivors)} updates arrived and {now.min_survivors} are the least that may be opened"
+        there = f"{len(now.survivors)} of {len(now.invited)} updates {'are left' if now.struck else 'arrived'}"
+        reason = f"{there} and {now.min_survivors} are the least that may be opened"
         return replace(now, state=State.FAILED), (Fail("too-few-survivors", reason),)
     if now.boxed and now.state is State.COLLECTING:
         return replace(now, state=State.CHECKING), (Check(now.survivors),)

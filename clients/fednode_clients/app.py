@@ -7,10 +7,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fednode.protocol.requests import frame_kind
-from fednode.records import arrays_of, frame_of, has_frame, to_content
+from fednode.records import arrays_of, to_content
 from fednode_clients.learning import local_sum
 from fednode_clients.membership import Members, Parts
-from fednode_clients.mods import clip_of, consent, gradient_sum, place_of, sealing
+from fednode_clients.mods import asked_frame, clip_of, consent, gradient_sum, place_of, sealing
 
 log = logging.getLogger("fednode.clients")
 
@@ -28,8 +28,7 @@ def build_app(parts: Parts) -> ClientApp:
 
     @built.query()
     def query(message: Message, context: Context) -> Message:
-        # no frame at all is refused like one that cannot be read
-        frame = frame_of(message.content) if has_frame(message.content) else b""
+        frame = asked_frame(message)
         answer = members.query(place_of(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 

@@ -97,27 +97,42 @@ class CopyRoom:
         # where every chunk changes in every round and none may be old, a copy on disk would never be used
         if not (copy.outline.frozen.names or staleness):
             return
-        before = self._on_disk
+        before, listed = self._on_disk, self._listed()
         self._on_disk = None
-        for chunk in copy.outline.chunks():
-            array = copy.arrays[chunk.array]
-            if before is None or before.task != copy.task or before.arrays.get(chunk.array) is not array:
-                flat = array.reshape(-1)[chunk.first : chunk.first + chunk.count]
-                self._folder.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
-        self._drop_others(copy, before)
         header = {
             "task": copy.task,
             "spec": copy.spec.hex(),
             "version": copy.basis.version,
             "digest": copy.basis.digest.hex(),
         }
-        # last, and every chunk is checked again when it is read: what a crash leaves is no copy
-        self._folder.put(_INDEX, pack(_INDEX, header, copy.outline.to_bytes()))
+        index = pack(_INDEX, header, copy.outline.to_bytes())
+        if listed != copy.outline:
+            # no chunk lies here that the index does not name, whatever other models and tasks came before
+            self._drop_others(copy.outline, listed)
+            self._folder.put(_INDEX, index)
+        for chunk in copy.outline.chunks():
+            array = copy.arrays[chunk.array]
+            if before is None or before.task != copy.task or before.arrays.get(chunk.array) is not array:
+                flat = array.reshape(-1)[chunk.first : chunk.first + chunk.count]
+                self._folder.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
+        # every chunk is checked again when it is read: what a crash leaves in between is no copy
+        if listed == copy.outline:
+            self._folder.put(_INDEX, index)
         self._on_disk = copy
 
-    def _drop_others(self, copy: Copy, before: Copy | None) -> None:
-        kept = {chunk.id for chunk in copy.outline.chunks()}
-        for chunk in () if before is None or before.outline == copy.outline else before.outline.chunks():
+    def _listed(self) -> Outline | None:
+        """The model whose chunks may lie in the key folder, of whatever task."""
+        if self._on_disk is not None:
+            return self._on_disk.outline
+        try:
+            index = self._folder.get(_INDEX)
+            return None if index is None else Outline.from_bytes(unpack(_INDEX, index).body)
+        except PeerFault:
+            return None
+
+    def _drop_others(self, outline: Outline, listed: Outline | None) -> None:
+        kept = {chunk.id for chunk in outline.chunks()}
+        for chunk in () if listed is None else listed.chunks():
             if chunk.id not in kept:
                 self._folder.drop(f"{_INDEX}/{chunk.id}")
 

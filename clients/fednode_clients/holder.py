@@ -110,10 +110,11 @@ class Holder:
     def confirm(self, frame: bytes) -> Envelope:
         """This holder's signature under the final roster of a round, one roster a round and no other ever after.
 
-        Raises `PeerFault` as `open` does, and "already-confirmed". The record is on disk before the answer leaves.
+        Raises `PeerFault` as `open` does, "already-confirmed", and "bad-request" for a roster with a client of whom
+        there is no good box here. The record is on disk before the answer leaves.
         """
         spec, parts = read_spec("confirm", frame)
-        known, _ = self._believed(spec, parts)
+        known, heads = self._believed(spec, parts)
         if not known.scheme.boxed:
             raise PeerFault("unexpected", "this scheme's rosters are not confirmed")
         roster = digest("roster", parts["roster"])
@@ -125,6 +126,8 @@ class Holder:
             raise PeerFault("already-confirmed", f"another roster of round {spec.round} of {spec.task} was confirmed")
         if earlier is None:
             self._heed_cap(spec.task)
+            # who could not open it must not let the round be charged
+            self._room.require(spec, [signed.head.sender for signed in heads])
             self.folder.record(entry)
         return self.folder.signer.write(
             CONFIRMED, Topic(spec.task, spec.round, spec.digest()), b"", about_roster(roster)

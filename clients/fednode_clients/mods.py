@@ -9,7 +9,7 @@
 
     @app.query()
     def query(message, context):
-        frame = frame_of(message.content)
+        frame = asked_frame(message)
         answer = Members(Parts()).query(place_of(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 
@@ -19,6 +19,7 @@ never leaves as it is. Attach the mods to `train` alone: Flower runs the mods of
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -26,13 +27,14 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
 from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.client import refusal
 from fednode_clients.copies import Copy
-from fednode_clients.membership import Members, Parts, Place, topic_of
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.membership import Members, Parts, Place, storage_fault, topic_of
 from fednode_clients.private import ClippedSum
 from fednode_crypto import CryptoError
 
@@ -60,17 +62,17 @@ def privacy_mods(parts: Parts | None = None) -> list[Mod]:
 
 def consent(members: Members) -> Mod:
     """A mod that answers a round this member does not join with a signed refusal, and a repeated one with the same
-    bytes."""
+    bytes. What its own disk does not take is refused too, as "member-storage"."""
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client = members.client(place_of(context))
-        frame = frame_of(message.content)
+        client, frame = members.client(place_of(context)), b""
         try:
+            frame = _frame(message)
             spec, parts = read_spec("round", frame)
             chunks = arrays_of(message.content, CHUNKS) if CHUNKS in message.content else {}
             joined = client.join(spec, parts, chunks)
-        except PeerFault as fault:
-            return Message(to_content(refusal(client.folder, topic_of(frame), fault)), reply_to=message)
+        except (PeerFault, StoreError) as error:
+            return _refused(message, client.folder, frame, error)
         if isinstance(joined, bytes):
             return Message(to_content(joined), reply_to=message)
         _show(message, joined)
@@ -78,6 +80,27 @@ def consent(members: Members) -> Mod:
         return call_next(message, context)
 
     return mod
+
+
+def asked_frame(message: Message) -> bytes:
+    """The frame of a query; b"" where there is none to be read, which `Members.query` refuses with a signature."""
+    try:
+        return _frame(message)
+    except PeerFault:
+        return b""
+
+
+def _frame(message: Message) -> bytes:
+    """The frame in a message. Raises `PeerFault("malformed")`, also for a message that is a carrier's error."""
+    if not message.has_content():
+        raise PeerFault("malformed", "the message has no content")
+    return frame_of(message.content)
+
+
+def _refused(message: Message, folder: KeyFolder, frame: bytes, error: PeerFault | StoreError) -> Message:
+    """A signed refusal of whatever this frame is about."""
+    fault = storage_fault(error) if isinstance(error, StoreError) else error
+    return Message(to_content(refusal(folder, topic_of(frame), fault)), reply_to=message)
 
 
 def _show(message: Message, copy: Copy) -> None:
@@ -92,26 +115,33 @@ def sealing(members: Members) -> Mod:
     """A mod that turns a clipped sum into a sealed update; anything else becomes a refusal, and never travels."""
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client = members.client(place_of(context))
-        spec, _ = read_spec("round", frame_of(message.content))
+        client, frame = members.client(place_of(context)), b""
         try:
+            frame = _frame(message)
+            spec, _ = read_spec("round", frame)
             layout = Layout.of(arrays_of(message.content))
             reply = call_next(message, context)
         except PeerFault as fault:
-            return Message(to_content(client.refuse(spec, fault)), reply_to=message)
+            return _refused(message, client.folder, frame, fault)
         except Exception as error:
             # the words of an error in training may hold what is being trained on: they stay here
             log.exception("training failed")
-            failure = PeerFault("training-failed", type(error).__name__)
-            return Message(to_content(client.refuse(spec, failure)), reply_to=message)
+            return _refused(message, client.folder, frame, PeerFault("training-failed", _kind_of(error)))
         try:
-            frame = client.answer(spec, read_sum(reply, layout))
-        except (PeerFault, ValueError, CryptoError) as error:
-            refused = error if isinstance(error, PeerFault) else PeerFault("bad-update", str(error))
-            frame = client.refuse(spec, refused)
-        return Message(to_content(frame), reply_to=message)
+            update = client.answer(spec, read_sum(reply, layout))
+        except (PeerFault, StoreError) as error:
+            return _refused(message, client.folder, frame, error)
+        except (ValueError, CryptoError) as error:
+            return _refused(message, client.folder, frame, PeerFault("bad-update", str(error)))
+        return Message(to_content(update), reply_to=message)
 
     return mod
+
+
+def _kind_of(error: Exception) -> str:
+    """An error by its type; one of the operating system by its number too, in the system's words and no other."""
+    number = error.errno if isinstance(error, OSError) else None
+    return type(error).__name__ + (f": {os.strerror(number)}" if isinstance(number, int) else "")
 
 
 def clip_of(message: Message) -> float:
@@ -138,7 +168,7 @@ def read_sum(reply: Message, layout: Layout) -> ClippedSum:
 
     Raises `PeerFault`: "bad-update", "malformed" or "wrong-shape"; `ValueError` for an array that is not of floats.
     """
-    if not reply.has_content():
+    if not isinstance(reply, Message) or not reply.has_content():
         raise PeerFault("bad-update", "the training function ended with an error")
     count = reply.content.get("count")
     if not isinstance(count, MetricRecord) or not {"records", "clip"} <= set(count):

@@ -6,7 +6,7 @@ round cannot be read afterwards, whoever gets the key folder.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fednode.errors import PeerFault
@@ -67,16 +67,24 @@ class BoxRoom:
         self.folder.put(f"boxes/{spec.task}", digest + join_parts(good))
         return struck
 
-    def answer(self, known: KnownTask, spec: RoundSpec, names: Iterable[str]) -> bytes:
-        """The sum of the shares of exactly these clients. Raises `PeerFault("bad-request")` if a box is not here."""
+    def require(self, spec: RoundSpec, names: Iterable[str]) -> Mapping[str, bytes]:
+        """The boxes of this round, if there is a good one of each of these clients and the key to open them.
+
+        Raises `PeerFault("bad-request")`.
+        """
+        self._current(spec)
         kept = self.folder.get(f"boxes/{spec.task}") or b""
-        digest = spec.digest()
-        if kept[:32] != digest:
+        if kept[:32] != spec.digest():
             raise PeerFault("bad-request", "no boxes of this round are here")
-        boxes, key = split_parts(kept[32:], _MOST_BOXES), self._current(spec)
+        boxes = split_parts(kept[32:], _MOST_BOXES)
         missing = [name for name in names if name not in boxes]
         if missing:
             raise PeerFault("bad-request", f"there is no good box of {missing[0]}")
+        return boxes
+
+    def answer(self, known: KnownTask, spec: RoundSpec, names: Collection[str]) -> bytes:
+        """The sum of the shares of exactly these clients. Raises `PeerFault("bad-request")` if a box is not here."""
+        boxes, key, digest = self.require(spec, names), self._current(spec), spec.digest()
         shares = (open_box(key, boxes[name], box_context(digest, name, known.me)) for name in names)
         return _scheme(known).answer(spec.sum_params, shares)
 

@@ -5,7 +5,8 @@ A short tour. `plan("ring", Demand(...))` gives `SumParams`, which everyone agre
 
     client   sealer(params, key).seal(values, rng, context) -> Sealing: .payload; .shares, each for a holder's box
     node     zero(params), then .absorb(payload) or .add(payload), .merge(other) -> SealedSum
-    release  combine(params, total, answers, context) -> the exact int64 sum
+    release  check_answer(params, answer), as each comes
+             combine(params, total, answers, context) -> the exact int64 sum
     holder   `ring` (boxed):  check_share(params, share);  answer(params, shares of one roster)
              `bfv` (keyed):   contribute -> commitment, then reveal and shares;  join(shares);  answer(share, request)
 

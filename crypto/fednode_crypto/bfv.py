@@ -84,6 +84,10 @@ class Bfv:
             raise _foreign("share")
         return bfv_opening.answer(ours(params), share, request, rng)
 
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        """Return if `answer` can be a holder's; guarantee and errors as `bfv_opening.check_answer`."""
+        bfv_opening.check_answer(ours(params), answer)
+
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from fednode_crypto.bfv_params import BfvParams
 from fednode_crypto.bfv_planner import SMUDGING_STEP_BITS
 from fednode_crypto.bfv_sealing import BfvSealedSum
 from fednode_crypto.bfv_setting import Setting, setting
-from fednode_crypto.encoding import from_bytes, to_bytes
+from fednode_crypto.encoding import check_bytes, from_bytes, to_bytes
 from fednode_crypto.errors import NotEnoughShares, Tampered
 from fednode_crypto.hazmat.lagrange import cleared, dependency, lagrange
 from fednode_crypto.hazmat.tenseal_bfv import toolbox
@@ -60,6 +60,11 @@ def _smudge(part: Words, known: Setting, rng: Rng) -> None:
     fine = discrete_gaussian(_FINE_RATIO << (2 * step), blocks * degree, rng)
     known.data.add_scaled(part, known.data.residues(coarse.reshape(blocks, degree)), 1 << step)
     known.data.add(part, known.data.residues(fine.reshape(blocks, degree)))
+
+
+def check_answer(params: BfvParams, answer: bytes) -> None:
+    """Return if `answer` has the exact size and every number in it is below its prime; else raise Tampered."""
+    check_bytes(answer, setting(params).data, (params.blocks,), "answer")
 
 
 def combine(params: BfvParams, total: BfvSealedSum, answers: Mapping[int, bytes]) -> NDArray[np.int64]:

@@ -34,6 +34,11 @@ def from_bytes(data: bytes, moduli: Moduli, lead: tuple[int, ...] = (), what: st
     return found
 
 
+def check_bytes(data: bytes, moduli: Moduli, lead: tuple[int, ...] = (), what: str = "message") -> None:
+    """Return if `from_bytes` would read `data`, else raise as it does; nothing is unpacked."""
+    _checked(data, moduli, lead, what)
+
+
 def add_bytes(total: Words, data: bytes, moduli: Moduli, what: str = "message") -> None:
     """Add the polynomials in `data` to `total`, (..., r, degree), without unpacking them anywhere else.
 

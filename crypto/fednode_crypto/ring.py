@@ -74,6 +74,10 @@ class RingMask:
         """Return one holder's part of the opening; guarantee and errors as `ring_opening.answer`."""
         return ring_opening.answer(ours(params), shares)
 
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        """Return if `answer` can be a holder's; guarantee and errors as `ring_opening.check_answer`."""
+        ring_opening.check_answer(ours(params), answer)
+
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.encoding import add_bytes, from_bytes, to_bytes
+from fednode_crypto.encoding import add_bytes, check_bytes, from_bytes, to_bytes
 from fednode_crypto.errors import NotEnoughShares, Overflow, Tampered
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ring import Mask
@@ -23,7 +23,7 @@ from fednode_crypto.scheme import WrongAnswer
 
 Words = NDArray[np.uint64]
 
-_SHARE = "share"
+_SHARE, _ANSWER = "share", "answer"
 
 
 def check_share(params: RingParams, share: bytes) -> None:
@@ -48,6 +48,11 @@ def answer(params: RingParams, shares: Iterable[bytes]) -> bytes:
     if count == 0:
         raise ValueError("a roster of nobody has nothing to open")
     return to_bytes(total, field_)
+
+
+def check_answer(params: RingParams, answer: bytes) -> None:
+    """Return if `answer` has the exact size and every number in it is in the field; else raise Tampered."""
+    check_bytes(answer, setting(params).shares, what=_ANSWER)
 
 
 def combine(

@@ -164,6 +164,13 @@ class CommonVerbs(Protocol):
         """Return the sum in a checkpoint."""
         ...
 
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        """Return if `answer` can be a holder's: size and ranges, nothing more. Else raise Tampered: leave it out.
+
+        Cheap, so worth asking as each answer comes; `combine` says WrongAnswer for one only.
+        """
+        ...
+
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:

@@ -10,6 +10,9 @@ from fednode.protocol.envelope import Envelope
 
 log = logging.getLogger("fednode.driver")
 
+_MOST_REASON, _MOST_DETAIL = 80, 200
+"""Characters of a peer's own words that are passed on to logs, consoles and reports."""
+
 
 def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator[Reply]:
     """Send, then yield each member's answer to this very request until all have come or `seconds` have passed."""
@@ -42,11 +45,31 @@ def heed_stop(node: Node, when: str) -> None:
 def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached: int = 0) -> Envelope:
     """The signed envelope of `kind` in a reply, by the member that was asked, about this task.
 
-    Raises `PeerFault`: "no-answer", "refused" with the member's own reason, or what reading and verifying raise.
+    Raises `PeerFault`: "no-answer", "refused" with the member's own reason, or what reading and verifying raise. Its
+    words are short and printable, whoever chose them.
     """
+    try:
+        return _read(reply, kind, task, (max_body, max_attached))
+    except PeerFault as fault:
+        raise PeerFault(_plain(fault.reason, _MOST_REASON), _plain(fault.detail, _MOST_DETAIL)) from fault
+
+
+def in_words(fault: PeerFault) -> str:
+    """A fault as a part of a sentence: its reason, and its detail in brackets where there is one."""
+    detail = _plain(fault.detail, _MOST_DETAIL)
+    return _plain(fault.reason, _MOST_REASON) + (f" ({detail})" if detail else "")
+
+
+def _plain(text: str, longest: int) -> str:
+    """A peer's words on one line, without control characters: they are read in a terminal."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest]).split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def _read(reply: Reply, kind: str, task: Task, most: tuple[int, int]) -> Envelope:
     if reply.frame is None:
         raise PeerFault("no-answer", reply.error)
-    envelope = Envelope.from_bytes(reply.frame, max_body, max_attached)
+    envelope = Envelope.from_bytes(reply.frame, *most)
     member = envelope.signed.verified(task.cohort)
     if member.name != reply.sender:
         raise PeerFault("stranger", f"{member.name} answered for {reply.sender}")

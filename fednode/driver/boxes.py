@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fednode.driver.asking import ask, heed_stop, read_answer
+from fednode.driver.asking import ask, heed_stop, in_words, read_answer
 from fednode.driver.channel import Reply, Request
 from fednode.driver.parts import Node, Task
 from fednode.errors import PeerFault, TooFewHolders
@@ -21,8 +21,8 @@ log = logging.getLogger("fednode.driver")
 _MOST_STRUCK = 1 << 20
 
 
-def gather_box_keys(node: Node, task: Task, number: int) -> BoxKeys:
-    """A fresh key of every holder that is there, for this round.
+def gather_box_keys(node: Node, task: Task, number: int, untold: Mapping[str, str] | None = None) -> BoxKeys:
+    """A fresh key of every holder that is there, for this round. `untold` says why a holder did not take the task.
 
     Raises `TooFewHolders` naming who is missing if fewer than it takes to open have one: no client is asked then.
     """
@@ -36,11 +36,13 @@ def gather_box_keys(node: Node, task: Task, number: int) -> BoxKeys:
             BoxKeys({holders[reply.sender]: envelope}).verified(task.cohort, task.name, number)
             keys[holders[reply.sender]] = envelope
         except PeerFault as fault:
-            faults[reply.sender] = str(fault)
+            faults[reply.sender] = in_words(fault)
             log.warning("round %d: %s gave no key: %s", number, reply.sender, fault)
     if len(keys) < task.sum_params.threshold:
         heed_stop(node, f"before round {number}")
-        missing = [f"{name}: {faults.get(name, 'no answer')}" for name, point in holders.items() if point not in keys]
+        said = {name: faults.get(name, "no answer") for name, point in holders.items() if point not in keys}
+        reasons = {name: f"; the task: {why}" for name, why in (untold or {}).items()}
+        missing = [f"{name}: {why}{reasons.get(name, '')}" for name, why in said.items()]
         raise TooFewHolders(
             f"{len(keys)} of {len(holders)} holders gave a key for round {number} and {task.sum_params.threshold} are "
             f"needed to open ({'; '.join(missing)}); nothing was asked of the clients and nothing was charged"
@@ -57,10 +59,11 @@ def check_boxes(envelope: Envelope, keys: BoxKeys, box_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BoxRequest:
-    """The boxes on their way to a holder, and the digests that its answer must name."""
+    """The boxes on their way to a holder, and what its answer must name: two digests, and none but these clients."""
 
     spec: bytes
     roster: bytes
+    clients: frozenset[str]
     messages: Mapping[str, Request] = field(repr=False)
 
 
@@ -71,11 +74,15 @@ def box_request(
     roster = roster_part(heads)
     frame = spec_frame("boxes", spec, {"roster": roster, "boxes": join_parts(boxes)})
     message = Request("query", f"{task.name}/boxes/{spec.round}", frame)
-    return BoxRequest(spec.digest(), digest("roster", roster), {holder.name: message})
+    return BoxRequest(spec.digest(), digest("roster", roster), frozenset(boxes), {holder.name: message})
 
 
 def read_checked(reply: Reply, request: BoxRequest, task: Task) -> tuple[str, ...]:
-    """The clients whose box a holder could not open, by its signed word. Raises `PeerFault`."""
+    """The clients whose box a holder could not open, by its signed word.
+
+    Raises `PeerFault`: what `read_answer` raises, "another-request", "malformed" for anything but a list of clients
+    that it got a box of, each once.
+    """
     envelope = read_answer(reply, "checked", task, _MOST_STRUCK)
     about = envelope.about.only("roster")
     if (envelope.head.spec, about.octets("roster", 32)) != (request.spec, request.roster):
@@ -84,4 +91,9 @@ def read_checked(reply: Reply, request: BoxRequest, task: Task) -> tuple[str, ..
     names = struck.raw()["struck"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise PeerFault("malformed", "the struck clients are not a list of names")
+    strangers = len(set(names) - request.clients)
+    if strangers or len(set(names)) < len(names):
+        raise PeerFault(
+            "malformed", f"{len(names)} clients struck, {strangers} of them not among those it got boxes of"
+        )
     return tuple(names)

@@ -4,17 +4,18 @@ Every holder has to be there for this, once a task; afterwards any `threshold` o
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from fednode.aggregate import Fold
-from fednode.driver.asking import ask, heed_stop, read_answer
+from fednode.driver.asking import ask, heed_stop, in_words, read_answer
 from fednode.driver.channel import Request
-from fednode.driver.opening import combine_answers, open_requests, read_opening
+from fednode.driver.opening import OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.parts import Node, Task
-from fednode.errors import FednodeError, OpeningRejected, PeerFault, TooFewHolders
+from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.known import known_vector
 from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, ask_frame, spec_frame
@@ -46,7 +47,9 @@ def agree_on_key(node: Node, task: Task) -> AgreedKey:
     try:
         return _agree(node, task, node.scheme)
     except PeerFault as fault:
-        raise TooFewHolders(f"a holder broke the key ceremony ({fault}); find out why and start again") from fault
+        raise TooFewHolders(
+            f"a holder broke the key ceremony: {in_words(fault)}; find out why and start again"
+        ) from fault
 
 
 def _agree(node: Node, task: Task, scheme: KeyedScheme) -> AgreedKey:
@@ -54,7 +57,7 @@ def _agree(node: Node, task: Task, scheme: KeyedScheme) -> AgreedKey:
     committed = _ask_all(node, task, "key-commitment", _same(task, ask_frame("key-commit", task.name, card.parts())))
     commitments = KeyParts(_by_point(task, committed), {}).verified(card)
     bundles = _ask_all(node, task, "key-bundle", _same(task, ask_frame("key-reveal", task.name, commitments.parts())))
-    contents = {name: split_parts(bundle.body, task.sum_params.holders + 1) for name, bundle in bundles.items()}
+    contents = {name: _contents(name, bundle, task.sum_params.holders + 1) for name, bundle in bundles.items()}
     reveals = {task.cohort.member(name).point: _envelope(name, parts, "part") for name, parts in contents.items()}
     published = KeyParts(commitments.commitments, reveals).verified(card)
     key = _joint_key(scheme, task, published)
@@ -78,7 +81,7 @@ def _ask_all(node: Node, task: Task, kind: str, frames: Mapping[str, bytes]) -> 
         try:
             answers[reply.sender] = read_answer(reply, kind, task, most)
         except PeerFault as fault:
-            faults[reply.sender] = str(fault)
+            faults[reply.sender] = in_words(fault)
     missing = sorted(set(frames) - set(answers))
     if missing:
         heed_stop(node, "while the joint key was made")
@@ -93,10 +96,25 @@ def _by_point(task: Task, envelopes: Mapping[str, Envelope]) -> dict[int, Envelo
     return {task.cohort.member(name).point: envelope for name, envelope in envelopes.items()}
 
 
+def _contents(name: str, bundle: Envelope, most: int) -> dict[str, bytes]:
+    with _named(name):
+        return split_parts(bundle.body, most)
+
+
+@contextmanager
+def _named(holder: str) -> Iterator[None]:
+    """Have a fault say whose it is: the ceremony ends with it."""
+    try:
+        yield
+    except PeerFault as fault:
+        raise PeerFault(fault.reason, f"{holder}: {fault.detail}") from fault
+
+
 def _envelope(name: str, parts: Mapping[str, bytes], label: str) -> Envelope:
     if label not in parts:
         raise TooFewHolders(f"{name} sent no {label} of the joint key; start again without it")
-    return Envelope.from_bytes(parts[label], MAX_KEY_PART)
+    with _named(name):
+        return Envelope.from_bytes(parts[label], MAX_KEY_PART)
 
 
 def _joint_key(scheme: KeyedScheme, task: Task, published: KeyParts) -> JointKey:
@@ -139,17 +157,33 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
     sealed = _ask_all(node, task, "update", _same(task, spec_frame("key-check", spec)))
     fold = Fold(node.scheme.zero(task.sum_params))
     for name, envelope in sorted(sealed.items()):
-        fold = fold.add(name, envelope.body)
+        with _named(name):
+            fold = fold.add(name, envelope.body)
     heads = [sealed[name].signed for name in sorted(sealed)]
     request = open_requests(task, spec, heads, fold)
-    answers: dict[int, bytes] = {}
-    for reply in ask(node, request.messages, task.terms.deadline):
-        try:
-            opening = read_opening(reply, request, task)
-            answers[opening.point] = opening.body
-        except FednodeError as fault:
-            log.warning("%s did not open the known vector: %s", reply.sender, fault)
-    heed_stop(node, "while the joint key was made")
+    answers = _openings(node, task, request)
     opened = combine_answers(node, task, fold, answers, spec.digest()).values
     if not np.array_equal(opened, known_vector(task.sum_params, task.key_context()) * len(sealed)):
         raise OpeningRejected("the known vector did not come out of the new joint key; start again with a new task")
+
+
+def _openings(node: Node, task: Task, request: OpenRequest) -> dict[int, bytes]:
+    """The holders' answers by point: as many as it takes, or `TooFewHolders` with what each of the others said."""
+    answers: dict[int, bytes] = {}
+    said = dict.fromkeys(request.messages, "no answer")
+    for reply in ask(node, request.messages, task.terms.deadline):
+        try:
+            opening = read_opening(reply, request, task, node.scheme)
+            answers[opening.point] = opening.body
+            del said[reply.sender]
+        except PeerFault as fault:
+            said[reply.sender] = in_words(fault)
+            log.warning("%s did not open the known vector: %s", reply.sender, fault)
+    heed_stop(node, "while the joint key was made")
+    if len(answers) < task.sum_params.threshold:
+        missing = "; ".join(f"{name}: {why}" for name, why in said.items())
+        raise TooFewHolders(
+            f"{len(answers)} of {len(request.messages)} holders opened the known vector and "
+            f"{task.sum_params.threshold} are needed ({missing}); bring them back and start again"
+        )
+    return answers

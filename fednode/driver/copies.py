@@ -4,6 +4,8 @@ A reply's head names a round's spec, and that names the model's digest: whoever 
 version. So one version a client stands for all its chunks, and nothing but signatures ever adds to what is known here.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -30,6 +32,11 @@ class Copies:
     def forget(self, client: str) -> None:
         """The client says that it does not have what it had."""
         self._proofs.pop(client, None)
+
+    @property
+    def versions(self) -> Mapping[int, int]:
+        """How many clients are known to hold each version."""
+        return Counter(proof.version for proof in self._proofs.values())
 
     def of(self, client: str) -> Proof | None:
         """What is known of a client, if anything is."""

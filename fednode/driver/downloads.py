@@ -1,6 +1,6 @@
 """What each client is sent of the model: the chunks that, by its own signed replies, it does not hold yet."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from fednode.driver.channel import Request
 from fednode.driver.copies import Copies, Proof
 from fednode.driver.parts import Task
 from fednode.errors import PeerFault
-from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import spec_frame
@@ -23,16 +23,23 @@ _SPECS = 16
 
 
 class Downloads:
-    """The versions of one task's model that were published, and who has which."""
+    """The versions of one task's model that were published, and who has which.
 
-    def __init__(self, parameters: ParameterStore, task: Task) -> None:
-        self._parameters, self._task = parameters, task
-        self._staleness = task.terms.staleness
+    `invalidations` counts chunks that a client held as the newest, by its own word, when a new version changed them.
+    What a round allows is its own spec's to say; what is kept for later rounds, the task's.
+    """
+
+    def __init__(
+        self, parameters: ParameterStore, task: Task, invalidated: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._parameters, self._task, self._invalidated = parameters, task, invalidated
+        self._most_stale = task.terms.staleness
         self._outline = task.outline
         self._published: dict[int, bytes] = {}
-        self._specs: dict[bytes, int] = {}
+        self._specs: dict[bytes, RoundSpec] = {}
         self._openings: dict[bytes, tuple[int, Mapping[str, bytes]]] = {}
         self.copies = Copies()
+        self.invalidations = 0
 
     @property
     def newest(self) -> Basis:
@@ -43,11 +50,20 @@ class Downloads:
     def publish(self, vector: NDArray[np.float64], round_number: int) -> None:
         """Write the next version of the model, whole or not at all. Raises `StoreError`."""
         arrays: dict[str, Floats] = {**self._task.layout.split(vector), **self._task.frozen}
+        before = {chunk.id: chunk.version for chunk in self._parameters.chunks()} if self._published else {}
         version = self._parameters.write(arrays, {"round": round_number})
         self._published[version] = self._outline.digest(arrays)
-        oldest = version - self._staleness
+        oldest = version - self._most_stale
         self._published = {one: digest for one, digest in self._published.items() if one >= oldest}
         self._openings = {spec: kept for spec, kept in self._openings.items() if kept[0] >= oldest}
+        self._count_stale(before, version)
+
+    def _count_stale(self, before: Mapping[str, int], version: int) -> None:
+        changed = [before[c.id] for c in self._parameters.chunks(version) if c.version == version and c.id in before]
+        # who had not caught up with a chunk before has lost nothing by its next change
+        stale = sum(clients * sum(since <= held for since in changed) for held, clients in self.copies.versions.items())
+        self.invalidations += stale
+        self._invalidated(stale)
 
     def vector(self) -> NDArray[np.float64]:
         """The newest trained parameters, float64 [d], read-only."""
@@ -63,7 +79,7 @@ class Downloads:
         """
         if self._published.get(spec.model_version) != spec.model_digest:
             raise RuntimeError("the spec names another model than the one that is sent")
-        self._specs[spec.digest()] = spec.model_version
+        self._specs[spec.digest()] = spec
         for old in list(self._specs)[:-_SPECS]:
             del self._specs[old]
         return Download(self, spec, {**parts, "model": self._outline.to_bytes()})
@@ -75,40 +91,44 @@ class Downloads:
 
         Raises `PeerFault`: "stale", "another-model" for one that was never published, "malformed".
         """
-        basis = self._basis(envelope)
+        basis = _basis(envelope, spec)
         if basis is None:
             return
-        if basis.version < spec.model_version - self._staleness:
+        if basis.version < spec.model_version - spec.terms.staleness:
             raise PeerFault("stale", f"computed from version {basis.version}, the round is about {spec.model_version}")
         if self._published.get(basis.version) != basis.digest:
             raise PeerFault("another-model", f"no version {basis.version} of this digest was ever published")
 
     def learn(self, envelope: Envelope) -> None:
-        """Take in what a verified update proves about its sender, whatever round it is of."""
-        head, basis = envelope.head, self._basis(envelope)
-        version = self._specs.get(head.spec)
-        if version is not None and (basis is None or basis.version == version):
-            self.copies.learn(head.sender, Proof(version, head.spec))
+        """Take in what a verified update proves about its sender, whatever round it is of.
+
+        Raises `PeerFault("malformed")`.
+        """
+        head = envelope.head
+        spec = self._specs.get(head.spec)
+        # an answer of another kind, or with another round's number, is no update of this spec: it proves nothing
+        if spec is None or not head.is_update(Topic(spec.task, spec.round, head.spec)):
+            return
+        basis = _basis(envelope, spec)
+        if basis is None or basis == Basis(spec.model_version, spec.model_digest):
+            self.copies.learn(head.sender, Proof(spec.model_version, head.spec))
 
     def certify(self, spec: RoundSpec, answers: Mapping[int, Signed]) -> None:
         """Keep the holders' word that the round was opened, for clients that train from its model later."""
-        if self._staleness:
+        if self._most_stale:
             self._openings[spec.digest()] = (spec.model_version, opening_parts(answers))
-
-    def _basis(self, envelope: Envelope) -> Basis | None:
-        return Basis.from_bytes(envelope.attached.get(BASIS, b"")) if self._staleness else None
 
     # --- what goes down
 
-    def plan(self, client: str, newest: int) -> "Shipment":
-        """What this client needs before it can train in a round about version `newest`."""
-        proof = self.copies.of(client)
+    def plan(self, client: str, spec: RoundSpec) -> "Shipment":
+        """What this client needs before it can train in the round of this spec."""
+        proof, newest = self.copies.of(client), spec.model_version
         if proof is None:
             return Shipment(0)
         if proof.version == newest:
             return Shipment(newest)
         # an older copy may be used where the holders vouch that it was everybody's
-        if proof.spec in self._openings and proof.version >= newest - self._staleness:
+        if proof.spec in self._openings and proof.version >= newest - spec.terms.staleness:
             return Shipment(newest, proof.spec)
         return Shipment(proof.version)
 
@@ -121,6 +141,11 @@ class Downloads:
         stored = self._parameters.chunks(spec.model_version)
         wanted = [chunk.id for chunk in stored if chunk.version > above]
         return self._parameters.travelling(wanted, spec.model_version) if wanted else {}
+
+
+def _basis(envelope: Envelope, spec: RoundSpec) -> Basis | None:
+    """The model that an update of this spec says it is of; None where no round of it may be about another."""
+    return Basis.from_bytes(envelope.attached.get(BASIS, b"")) if spec.terms.staleness else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +166,7 @@ class Download:
 
     def requests(self, clients: Iterable[str]) -> dict[str, Request]:
         """One request a client. Clients that hold the same share one."""
-        plans = {client: self._downloads.plan(client, self.spec.model_version) for client in clients}
+        plans = {client: self._downloads.plan(client, self.spec) for client in clients}
         made = {shipment: self._request(shipment) for shipment in set(plans.values())}
         return {client: made[shipment] for client, shipment in plans.items()}
 

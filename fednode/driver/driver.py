@@ -1,11 +1,12 @@
 """A task from its joint key to its last model."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.driver.asking import ask, heed_stop, read_answer
+from fednode.driver.asking import ask, heed_stop, in_words, read_answer
 from fednode.driver.boxes import gather_box_keys
 from fednode.driver.ceremony import AgreedKey, agree_on_key
 from fednode.driver.channel import Request
@@ -14,7 +15,7 @@ from fednode.driver.parts import Node, RoundOutcome, Task
 from fednode.driver.rounds import RoundRun
 from fednode.errors import PeerFault
 from fednode.protocol.requests import TaskCard, ask_frame
-from fednode.protocol.spec import RoundSpec
+from fednode.protocol.spec import RoundSpec, Terms
 
 log = logging.getLogger("fednode.driver")
 
@@ -30,7 +31,13 @@ class Driver:
         if node.scheme.boxed:
             self._uninformed |= {holder.name for holder in task.cohort.holders}
         self._momentum = task.optimiser.init(task.layout.dimension)
-        self._downloads = Downloads(node.parameters, task)
+        self._untold: dict[str, str] = {}
+        self._downloads = Downloads(node.parameters, task, node.invalidated)
+
+    @property
+    def downloads(self) -> Downloads:
+        """Who is known to hold what of the model, and what new versions made stale; to look at."""
+        return self._downloads
 
     def begin(self, parameters: NDArray[np.float64]) -> None:
         """Agree on a joint key, where the scheme has one, and write version 1 of the model.
@@ -49,10 +56,12 @@ class Driver:
         heed_stop(self._node, f"before round {number}")
         self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
         self._inform()
-        keys = gather_box_keys(self._node, self._task, number) if self._node.scheme.boxed else None
+        keys = gather_box_keys(self._node, self._task, number, self._untold) if self._node.scheme.boxed else None
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
         download = self._downloads.of_round(self._spec(number, key_digest), {} if keys is None else keys.parts())
         outcome = RoundRun(self._node, self._task, download, self._invited(), keys).run()
+        if outcome.cause == "too-few-survivors":
+            outcome = replace(outcome, reason=outcome.reason + self._why_untold())
         for name, reason in outcome.rejected:
             if reason == "refused: unknown-task":
                 self._uninformed.add(name)
@@ -89,8 +98,20 @@ class Driver:
             try:
                 read_answer(reply, "ready", self._task, 0)
                 self._uninformed.discard(reply.sender)
+                self._untold.pop(reply.sender, None)
             except PeerFault as fault:
+                self._untold[reply.sender] = in_words(fault)
                 log.warning("%s did not take the task: %s", reply.sender, fault)
+
+    def _why_untold(self) -> str:
+        """A client that could not take the task says in the round that it does not know it; here is why."""
+        clients = self._invited() & set(self._untold)
+        return f"; {len(clients)} did not take the task: {self._untold[min(clients)]}" if clients else ""
+
+    def _terms(self) -> Terms:
+        """This round's terms: the task's, but for a staleness that was lowered since."""
+        terms, wanted = self._task.terms, self._node.staleness
+        return terms if wanted is None else replace(terms, staleness=max(0, min(terms.staleness, wanted())))
 
     def _spec(self, number: int, key_digest: bytes) -> RoundSpec:
         newest = self._downloads.newest
@@ -101,6 +122,6 @@ class Driver:
             model_digest=newest.digest,
             cohort_digest=self._task.cohort.digest(),
             key_digest=key_digest,
-            terms=self._task.terms,
+            terms=self._terms(),
             sum_params=self._task.sum_params,
         )

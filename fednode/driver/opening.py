@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from fednode.protocol.envelope import Signed
 from fednode.protocol.requests import roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import digest
-from fednode_crypto import NotEnoughShares, Tampered, WrongAnswer
+from fednode_crypto import NotEnoughShares, SumScheme, Tampered, WrongAnswer
 
 log = logging.getLogger("fednode.driver")
 
@@ -54,8 +54,12 @@ def open_requests(
     return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), messages)
 
 
-def read_opening(reply: Reply, request: OpenRequest, task: Task) -> Opening:
-    """A holder's part, signed, for this very spec, roster and request. Raises `PeerFault`."""
+def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumScheme) -> Opening:
+    """A holder's part, signed, for this very spec, roster and request.
+
+    Raises `PeerFault`: what `read_answer` raises, "another-request", "another-point", "bad-answer" for bytes that no
+    honest holder answers, whatever is opened.
+    """
     envelope = read_answer(reply, "answer", task, task.sum_params.answer_bytes)
     about = envelope.about.only("point", "roster", "request")
     named = (envelope.head.spec, about.octets("roster", 32), about.octets("request", 32))
@@ -64,6 +68,10 @@ def read_opening(reply: Reply, request: OpenRequest, task: Task) -> Opening:
     point = about.integer("point", 1, 255)
     if point != task.cohort.member(reply.sender).point:
         raise PeerFault("another-point", f"{reply.sender} answered for point {point}")
+    try:
+        scheme.check_answer(task.sum_params, envelope.body)
+    except Tampered as error:
+        raise PeerFault("bad-answer", str(error)) from error
     return Opening(point, envelope.body, envelope.signed)
 
 
@@ -78,18 +86,23 @@ class Combined:
 def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes], spec_digest: bytes) -> Combined:
     """The sum; a holder whose answer contradicts the others is left out if enough remain.
 
-    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must be.
+    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must be: with the points whose
+    answers are wrong by then, whether enough others remained or not.
     """
-    try:
-        return Combined(node.scheme.combine(task.sum_params, fold.total, answers, spec_digest))
-    except NotEnoughShares as error:
-        raise TooFewHolders(str(error)) from error
-    except WrongAnswer as error:
-        rest = {point: answer for point, answer in answers.items() if point not in error.points}
-        if error.points and len(rest) >= task.sum_params.threshold:
-            log.warning("the answers of points %s are wrong and left out", error.points)
-            combined = combine_answers(node, task, fold, rest, spec_digest)
-            return replace(combined, left_out=(*error.points, *combined.left_out))
-        raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error
-    except Tampered as error:
-        raise OpeningRejected(f"the opened sum failed its check and is not published: {error}") from error
+    left_out: tuple[int, ...] = ()
+    while True:
+        rest = {point: answer for point, answer in answers.items() if point not in left_out}
+        try:
+            return Combined(node.scheme.combine(task.sum_params, fold.total, rest, spec_digest), left_out)
+        except NotEnoughShares as error:
+            raise TooFewHolders(str(error)) from error
+        except Tampered as error:
+            wrong = tuple(point for point in error.points if point in rest) if isinstance(error, WrongAnswer) else ()
+            left_out += wrong
+            if not wrong or len(rest) - len(wrong) < task.sum_params.threshold:
+                raise _rejected(error, left_out) from error
+            log.warning("the answers of points %s are wrong and left out", wrong)
+
+
+def _rejected(error: Tampered, left_out: tuple[int, ...]) -> OpeningRejected:
+    return OpeningRejected(f"the opened sum failed its check and is not published: {error}", left_out)

@@ -79,7 +79,12 @@ def _fixed(array: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The parts that have effects. `stop` says whether the operator asked to end."""
+    """The parts that have effects. `stop` says whether the operator asked to end.
+
+    `staleness`, where there is one, is asked before each round how many versions old the model of an update may be: the
+    task's own is the most, since that is what members were told. `invalidated` is told, after each new version, of how
+    many chunks that clients held it made stale.
+    """
 
     channel: Channel
     scheme: SumScheme
@@ -89,6 +94,8 @@ class Node:
     clock: Clock
     stop: Callable[[], bool] = lambda: False
     poll: float = 0.5
+    staleness: Callable[[], int] | None = None
+    invalidated: Callable[[int], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from fednode.driver.tally import Tally, mean_of
 from fednode.errors import BudgetExhausted, OpeningRejected, PeerFault, TooFewHolders
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys, box_name
+from fednode.protocol.cohort import Member
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
@@ -160,7 +161,7 @@ class RoundRun:
     def _take_update(self, reply: Reply) -> None:
         self._tally.bytes_up[reply.sender] += len(reply.frame or b"")
         try:
-            envelope = self._read_update(reply)
+            envelope = self._read_update(reply, self._spec.terms.staleness)
             if envelope.head.spec == self._digest:
                 self._check_update(envelope)
             fold = self._tried(envelope)
@@ -171,9 +172,9 @@ class RoundRun:
         self._handle(Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.body).digest()))
         self._waiting = None
 
-    def _read_update(self, reply: Reply) -> Envelope:
+    def _read_update(self, reply: Reply, staleness: int) -> Envelope:
         params = self._spec.sum_params
-        most = self._boxes_bytes() + (Basis.SIZE if self._spec.terms.staleness else 0)
+        most = self._boxes_bytes() + (Basis.SIZE if staleness else 0)
         return read_answer(reply, "update", self._task, params.payload_bytes, most)
 
     def _boxes_bytes(self) -> int:
@@ -188,19 +189,21 @@ class RoundRun:
 
     def _take_fault(self, client: str, fault: PeerFault) -> None:
         """Count it; but a client that lost its copy of the model gets the whole of it, once, and goes on."""
-        if fault.reason == _MISSING and self._round.state is State.COLLECTING and client in self._round.invited:
+        waited_for = client in self._round.invited and client not in self._round.survivors
+        if fault.reason == _MISSING and self._round.state is State.COLLECTING and waited_for:
             again = self._download.again(client)
             if again is not None:
                 log.info("round %d: %s holds another model than it did, it is sent all of it", self._spec.round, client)
                 self._send({client: again})
                 return
         log.warning("round %d: %s: %s", self._spec.round, client, fault)
+        self._tally.explain(fault)
         self._handle(Faulted(client, fault.reason))
 
     def _take_late(self, reply: Reply) -> None:
         """Too late for its round; that its sender has that round's model is still worth knowing."""
         with suppress(PeerFault):
-            self._download.late(self._read_update(reply))
+            self._download.late(self._read_update(reply, self._task.terms.staleness))
         self._handle(Late(reply.sender))
 
     def _tried(self, envelope: Envelope) -> Fold:
@@ -210,52 +213,73 @@ class RoundRun:
         already = sender in self._fold.names or self._round.state is not State.COLLECTING
         return self._fold if already or envelope.head.spec != self._digest else self._fold.add(sender, envelope.body)
 
+    def _holder(self, reply: Reply, state: State) -> Member | None:
+        """The holder that a reply is from, if the round is waiting for it in this state: no other word counts.
+
+        What comes too late, or from others, must not be held against a holder either: it may be at its next part.
+        """
+        for holder in self._task.cohort.holders if self._round.state is state else ():
+            if holder.name == reply.sender and holder.point in self._round.holders:
+                return holder
+        log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
+        return None
+
     def _take_checked(self, reply: Reply) -> None:
-        point = self._task.cohort.member(reply.sender).point
-        if self._boxes is None:
-            raise RuntimeError("an answer about boxes that were never handed on")
+        holder = self._holder(reply, State.CHECKING)
+        if holder is None or self._boxes is None:
+            return
         try:
             struck = read_checked(reply, self._boxes, self._task)
         except PeerFault as fault:
-            self._silence(reply.sender, point, fault)
+            self._silence(holder, fault)
             return
         if struck:
             log.warning(
                 "round %d: %s could not open the boxes of %d clients", self._spec.round, reply.sender, len(struck)
             )
-        self._handle(Checked(point, struck))
+        self._tally.heard(holder.name)
+        self._handle(Checked(holder.point, struck))
 
-    def _silence(self, holder: str, point: int, fault: PeerFault) -> None:
-        log.warning("round %d: %s: %s", self._spec.round, holder, fault)
-        self._tally.silent.append((holder, fault.reason))
-        self._handle(HolderSilent(point, fault.reason))
+    def _silence(self, holder: Member, fault: PeerFault) -> None:
+        """Count it, unless the holder has done its part already: a second copy that is damaged takes nothing away."""
+        log.warning("round %d: %s: %s", self._spec.round, holder.name, fault)
+        if holder.point not in self._done():
+            self._tally.silence(holder.name, fault)
+        self._handle(HolderSilent(holder.point, fault.reason))
+
+    def _done(self) -> frozenset[int]:
+        """The holders that have done what this state asks of them."""
+        now = self._round
+        done = {State.CHECKING: now.checked, State.CONFIRMING: now.confirmed, State.OPENING: now.answered}
+        return done[now.state]
 
     def _take_confirmed(self, reply: Reply) -> None:
-        point = self._task.cohort.member(reply.sender).point
-        if self._confirming is None:
-            raise RuntimeError("a confirmation that was never asked for")
+        holder = self._holder(reply, State.CONFIRMING)
+        if holder is None or self._confirming is None:
+            return
         try:
             signed = read_confirmed(reply, self._confirming, self._task)
         except PeerFault as fault:
-            self._silence(reply.sender, point, fault)
+            self._silence(holder, fault)
             return
-        if self._round.state is State.CONFIRMING:
-            self._confirmed[point] = signed
-        self._handle(Confirmed(point))
+        self._confirmed[holder.point] = signed
+        self._tally.heard(holder.name)
+        self._handle(Confirmed(holder.point))
 
     def _take_opening(self, reply: Reply) -> None:
-        point = self._task.cohort.member(reply.sender).point
-        if self._request is None:
-            raise RuntimeError("an answer to an opening that was never asked for")
-        try:
-            opening = read_opening(reply, self._request, self._task)
-        except PeerFault as fault:
-            self._silence(reply.sender, point, fault)
+        holder = self._holder(reply, State.OPENING)
+        if holder is None or self._request is None:
             return
-        if point not in self._answers:
-            self._answers[point] = opening
-            self._tally.answered.append(reply.sender)
-            self._handle(Answered(point))
+        try:
+            opening = read_opening(reply, self._request, self._task, self._node.scheme)
+        except PeerFault as fault:
+            self._silence(holder, fault)
+            return
+        if holder.point not in self._answers:
+            self._answers[holder.point] = opening
+            self._tally.answered.add(holder.name)
+            self._tally.heard(holder.name)
+            self._handle(Answered(holder.point))
 
     # --- effects
 
@@ -287,7 +311,15 @@ class RoundRun:
             case Publish(receipt):
                 self._publish(receipt)
             case Fail(cause, reason):
-                self._tally.cause, self._tally.reason = cause, reason
+                self._tally.cause, self._tally.reason = cause, reason + self._why(cause)
+
+    def _why(self, cause: str) -> str:
+        """What most of those said who are missing, where a round fails for want of them."""
+        if cause == "too-few-holders":
+            return self._tally.why(self._tally.silent.items())
+        missing = self._round.invited - set(self._round.survivors)
+        noted = [*self._tally.rejected, *(pair for pair in self._tally.discarded if pair[1] == "no-room")]
+        return self._tally.why(pair for pair in noted if pair[0] in missing) if cause == "too-few-survivors" else ""
 
     def _keep(self, client: str) -> None:
         """Store, then add: an update that is in the sum is always in the store too."""
@@ -301,6 +333,7 @@ class RoundRun:
                 self._node.updates.put(self._spec.task, self._spec.round, client + _BOXES, join_parts(boxes))
         except StoreFull as full:
             log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
+            self._tally.explain(PeerFault("no-room", str(full)))
             self._handle(NotKept(client, "no-room"))
             return
         self._fold, self._heads[client] = fold, envelope.signed
@@ -356,6 +389,8 @@ class RoundRun:
         try:
             combined = combine_answers(self._node, self._task, self._fold, answers, self._digest)
         except (OpeningRejected, TooFewHolders) as error:
+            if isinstance(error, OpeningRejected):
+                self._name_liars(error.points)
             self._handle(OpeningFailed(str(error)))
             return
         self._sum = combined.values
@@ -364,8 +399,8 @@ class RoundRun:
 
     def _name_liars(self, points: tuple[int, ...]) -> None:
         for name in [holder.name for holder in self._task.cohort.holders if holder.point in points]:
-            self._tally.answered.remove(name)
-            self._tally.silent.append((name, "wrong-answer"))
+            self._tally.answered.discard(name)
+            self._tally.silence(name, PeerFault("wrong-answer"))
 
     def _publish(self, receipt: Receipt) -> None:
         if self._sum is None:
@@ -379,6 +414,7 @@ class RoundRun:
     def _outcome(self) -> RoundOutcome:
         now = self._round
         quiet: frozenset[int] = frozenset()
+        stopped = self._tally.cause == "stopped"
         if self._boxes is not None:
             quiet |= self._points - now.checked
         if self._confirming is not None:
@@ -387,7 +423,7 @@ class RoundRun:
             quiet |= now.holders - now.answered
         holders = {holder.name: holder.point for holder in self._task.cohort.holders}
         silent = {name: "no-key" for name, point in holders.items() if point not in self._points}
-        silent |= {name: "no-answer" for name, point in holders.items() if point in quiet}
+        silent |= {name: "no-answer" for name, point in holders.items() if point in quiet and not stopped}
         return RoundOutcome(
             round=self._spec.round,
             cause=self._tally.cause,

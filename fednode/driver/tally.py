@@ -1,22 +1,43 @@
 """What happened in a round, for the record: names, reasons and bytes, never a payload."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from fednode.driver.asking import in_words
+from fednode.errors import PeerFault
 
 
 @dataclass(slots=True)
 class Tally:
-    """Filled while a round is driven. `rejected`, `discarded` and `silent` hold (member, reason)."""
+    """Filled while a round is driven. `rejected` and `discarded` hold (member, reason), `silent` a reason by holder.
+
+    `details` holds the first detail of each reason: with it a round that fails can say why on one line.
+    """
 
     rejected: list[tuple[str, str]] = field(default_factory=list)
     discarded: list[tuple[str, str]] = field(default_factory=list)
-    silent: list[tuple[str, str]] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
+    silent: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
     bytes_up: Counter[str] = field(default_factory=Counter)
     bytes_down: Counter[str] = field(default_factory=Counter)
     cause: str = ""
     reason: str = ""
+
+    def explain(self, fault: PeerFault) -> None:
+        """Keep the detail of a fault, if it is the first of its reason."""
+        if fault.detail:
+            self.details.setdefault(fault.reason, fault.detail)
+
+    def silence(self, holder: str, fault: PeerFault) -> None:
+        """A holder did not do its part, and why; of several reasons the first counts."""
+        self.explain(fault)
+        self.silent.setdefault(holder, fault.reason)
+
+    def heard(self, holder: str) -> None:
+        """A holder did its part after all: what it said before that is forgiven."""
+        self.silent.pop(holder, None)
 
     def lost(self, invited: Collection[str], survivors: Collection[str]) -> tuple[str, ...]:
         """Who was invited and said nothing. A stopped round did not wait for them: they are not lost."""
@@ -26,8 +47,18 @@ class Tally:
     def silences(self, more: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """Each silent holder with its reason; `more` are those of whom nothing was heard, unless they have one
         already."""
-        named = {name for name, _ in self.silent}
-        return (*self.silent, *((name, reason) for name, reason in more.items() if name not in named))
+        unheard = {name: reason for name, reason in more.items() if name not in self.silent}
+        return tuple((self.silent | unheard).items())
+
+    def why(self, faults: Iterable[tuple[str, str]]) -> str:
+        """The commonest reason among (member, reason), with how many members gave it and its first detail; or "".
+
+        Of several reasons of one member the last counts.
+        """
+        counted = Counter(dict(faults).values()).most_common(1)
+        return "".join(
+            f"; {count} {in_words(PeerFault(reason, self.details.get(reason, '')))}" for reason, count in counted
+        )
 
 
 def mean_of(sizes: Mapping[str, int]) -> float:

@@ -130,6 +130,14 @@ def test_forged_combination_of_too_few_answers_leaves_a_large_residual(everyone:
         BFV.combine(PARAMS, full, {**forged, 4: bytes(PARAMS.answer_bytes)})
 
 
+def test_an_answer_with_numbers_out_of_range_is_found_by_itself(everyone: KeyedCommittee, full) -> None:
+    for at in (0, PARAMS.answer_bytes // 2, PARAMS.answer_bytes - 8):
+        bad = bytearray(everyone.answers(full, [])[1])
+        bad[at : at + 8] = b"\xff" * 8
+        with pytest.raises(Tampered, match="range"):
+            BFV.check_answer(PARAMS, bytes(bad))
+
+
 def test_inconsistent_share_shows_at_the_first_opening_with_one_more_answer(everyone: KeyedCommittee, full) -> None:
     stranger = BFV.contribute(PARAMS, TASK, 3, InsecureRng(77))
     shares = {j: c.shares()[2] for j, c in everyone.contributions.items()}

@@ -326,6 +326,8 @@ def test_numbers_out_of_range_are_refused_everywhere_and_change_nothing(full) ->
         with pytest.raises(WrongAnswer, match="holder 3") as caught:
             EVERYONE.combine(total, {**answers, 3: bad})
         assert caught.value.points == (3,)
+        with pytest.raises(Tampered, match="range"):
+            RING.check_answer(PARAMS, bad)
 
 
 @pytest.mark.parametrize("place", [(0, 0), (0, 4095), (1, 17)])
@@ -366,7 +368,8 @@ def test_junk_in_a_later_block_is_found_too() -> None:
 def test_objects_of_another_scheme_or_parameters_are_not_mixed_up(full) -> None:
     _, total, answers = full
     bfv = plan("bfv", Demand(1_000, 6, 600_000, 5, 4))
-    for verb in (lambda: RING.sealer(bfv), lambda: RING.zero(bfv), lambda: RING.check_share(bfv, b"")):
+    checks = (lambda: RING.check_share(bfv, b""), lambda: RING.check_answer(bfv, b""))
+    for verb in (lambda: RING.sealer(bfv), lambda: RING.zero(bfv), *checks):
         with pytest.raises(WrongParameters, match="'bfv'"):
             verb()
     with pytest.raises(ValueError, match="another scheme"):

@@ -115,7 +115,7 @@ def test_down_to_the_minimum_and_not_below(cohort):
     before = driver.parameters()
     outcome = driver.run_round(2)
     assert (outcome.cause, outcome.opened, outcome.release) == ("too-few-survivors", False, None)
-    assert "2 updates arrived and 3 are the least" in outcome.reason
+    assert "2 of 5 updates arrived and 3 are the least" in outcome.reason
     assert outcome.lost == ("client-1", "client-2", "client-3")
     assert np.array_equal(driver.parameters(), before)
     assert {read[1].tag for read in cohort.asked("open")} == {f"{kit.TASK}/open/0", f"{kit.TASK}/open/1"}
@@ -131,7 +131,7 @@ def test_down_to_the_minimum_and_not_below(cohort):
         (kit.borrowing("holder-1"), "stranger"),
         (kit.next_round, "another-request"),
         (kit.wrong_opening, "wrong-answer"),
-        (kit.short_body, "wrong-answer"),
+        (kit.short_body, "bad-answer"),
         (kit.slow, "no-answer"),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_member_whose_record_cannot_be_written_does_not_answer(cohort):
     record.mkdir()
     outcome = driver.run_round(1)
     check_released(cohort, outcome, {"client-1"})
-    assert outcome.rejected == (("client-1", "no-answer"),)
+    assert outcome.rejected == (("client-1", "refused: member-storage"),)
     assert outcome.silent == (("holder-1", "refused: member-storage"),)
 
 

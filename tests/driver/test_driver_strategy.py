@@ -154,7 +154,7 @@ def test_a_failed_round_is_told_and_raised_with_its_cause(cohort):
         cohort.limits = kit.Limits(max_rounds=1)
         cohort.restart(name)
     seen: list[Seen] = []
-    with pytest.raises(TooFewSurvivors, match="round 2 ended without a release: 2 updates arrived"):
+    with pytest.raises(TooFewSurvivors, match="round 2 ended without a release: 2 of 4 updates arrived"):
         strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=3)
     assert [(event.outcome.round, event.outcome.cause) for event in seen] == [(1, ""), (2, "too-few-survivors")]
     assert seen[1].outcome.rejected == (("client-1", "refused: round-cap"), ("client-2", "refused: round-cap"))

@@ -24,6 +24,7 @@ from fednode.observer import SilentObserver, StopFlag
 from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
 from fednode.reports.markup import Markup
+from fednode_clients.keyfolder import KeyFolder
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
 ALWAYS = {"report.html", "report.json", "run.log", "config.toml"}
@@ -51,11 +52,36 @@ def check_ended(result: RunResult, kind: type[Exception], outcome: str, charges:
     return report
 
 
+FULL = "refused: member-storage (the member's disk or key folder failed: No space left on device; see its log)"
+
+
+@pytest.mark.parametrize(
+    ("role", "verb", "kind", "outcome", "words"),
+    [
+        ("client", "record", TooFewSurvivors, "too-few-survivors", "0 of 4 updates arrived and 3 are the least that"),
+        ("client", "put", TooFewSurvivors, "too-few-survivors", f"; 4 did not take the task: {FULL}"),
+        ("holder", "record", TooFewHolders, "too-few-holders", f"holder-1: {FULL}; holder-2: {FULL}"),
+    ],
+)
+def test_the_last_sentence_names_full_disks(tmp_path, monkeypatch, role, verb, kind, outcome, words):
+    honest = getattr(KeyFolder, verb)
+
+    def write(folder, *what):
+        if folder.name.startswith(role):
+            raise StoreError("could not write the key folder") from OSError(28, "No space left on device")
+        honest(folder, *what)
+
+    monkeypatch.setattr(KeyFolder, verb, write)
+    result = small_run(tmp_path, PLAIN)
+    check_ended(result, kind, outcome, 0)
+    assert words in str(result.error) and FULL in str(result.error)
+
+
 def test_too_few_survivors(tmp_path):
     faults = ("lost-before-upload@2:client-1", "garbage@2:client-2")
     report = check_ended(small_run(tmp_path, PLAIN, faults=faults), TooFewSurvivors, "too-few-survivors", 1)
     assert [entry["outcome"] for entry in report["rounds"]] == ["released", "failed"]
-    assert "2 updates arrived and 3 are the least" in report["rounds"][1]["reason"]
+    assert "2 of 4 updates arrived and 3 are the least" in report["rounds"][1]["reason"]
 
 
 def test_a_round_that_every_member_would_refuse_is_refused_beforehand(tmp_path):

@@ -32,7 +32,7 @@ from fednode_clients.client import Client
 from fednode_clients.consent import Limits
 from fednode_clients.holder import Holder
 from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.membership import Members, Parts, Place
+from fednode_clients.membership import Members, Parts, Place, storage_fault
 from fednode_crypto import Demand, Rng, Sealing, SumParams, SumScheme, noise_tail, plan
 from fednode_crypto import scheme as real_scheme
 from fednode_crypto.scheme import JointKey
@@ -199,6 +199,8 @@ class FakeCohort:
             return client.answer(spec, FakeSum(self.learned[client.folder.name], self.size.records))
         except PeerFault as fault:
             return client.refuse(spec, fault)
+        except StoreError as error:
+            return client.refuse(spec, storage_fault(error))
 
     # --- the carrier
 

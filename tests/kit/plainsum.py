@@ -269,6 +269,9 @@ class InsecurePlainSum:
             raise Tampered("not a request")
         return _answer(params, share.point, request)
 
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        _check_answer(params, answer)
+
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:
@@ -279,6 +282,11 @@ class InsecurePlainSum:
 
 def _answer(params: SumParams, point: int, request: bytes) -> bytes:
     return (bytes([point]) + _hash(request)).ljust(params.answer_bytes, b"\0")
+
+
+def _check_answer(params: SumParams, answer: bytes) -> None:
+    if len(answer) != params.answer_bytes:
+        raise Tampered("not an answer")
 
 
 class InsecureBoxedSum:
@@ -319,6 +327,9 @@ class InsecureBoxedSum:
         if not tags:
             raise ValueError("a roster of nobody")
         return _tagged(sum(tags), params)
+
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        _check_answer(params, answer)
 
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""

@@ -170,6 +170,13 @@ class SchemeContract:
                 all_of_them.combine(total, {**answers, 1: bad})
             assert caught.value.points == (1,)
 
+    def test_each_answer_is_checked_by_itself(self, answers, other_answers) -> None:
+        for good in (*answers.values(), *other_answers.values()):
+            assert self.scheme.check_answer(self.params, good) is None
+        for bad in (b"", answers[1][:-1], answers[1][:-8], answers[1] + bytes(8), "text"):
+            with pytest.raises(Tampered):
+                self.scheme.check_answer(self.params, bad)
+
     def test_nothing_opens_below_the_threshold(self, all_of_them, total, answers) -> None:
         one_short = dict(list(answers.items())[: self.params.threshold - 1])
         for too_few in ({}, one_short):

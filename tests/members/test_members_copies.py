@@ -200,6 +200,60 @@ def test_a_copy_of_one_task_is_none_of_another(icy):
     assert icy.files() == files
 
 
+def other_model(number):
+    return {f"ice-{number}": np.full(3, number, dtype=np.float32), f"snow-{number}": np.ones(number, dtype=np.float32)}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("same_task", [False, True])
+def test_models_of_other_names_leave_nothing_behind(desk, restarted, same_task):
+    for number in range(1, 6):
+        desk.frozen = other_model(number)
+        task = TASK if same_task else f"task-{number}"
+        copy = desk.take(desk.spec(1, model(1), task=task), model(1))
+        assert same(copy, {**model(1), **desk.frozen}) and desk.files() == 1 + len(copy.outline.chunks()) == 5
+        if restarted:
+            desk.restart()
+    assert same(desk.take(desk.spec(2, model(1), task=task), model(1), chunks={}), {**model(1), **desk.frozen})
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_crash_while_another_model_is_written_leaves_nothing_that_is_not_found_again(desk, monkeypatch, writes):
+    desk.frozen = other_model(1)
+    desk.take(desk.spec(1, model(1)), model(1))
+    put, left = type(desk.room._folder).put, [1] * writes
+
+    def dying(folder, name, data):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        put(folder, name, data)
+
+    monkeypatch.setattr(type(desk.room._folder), "put", dying)
+    desk.frozen = other_model(2)
+    try:
+        desk.take(desk.spec(2, model(2)), model(2))
+    except KeyboardInterrupt:
+        assert writes < 5
+    monkeypatch.undo()
+    desk.restart()
+    held = desk.room._held(TASK)
+    assert held is None or same(held, {**model(2), **other_model(2)})
+    desk.frozen = other_model(3)
+    copy = desk.take(desk.spec(3, model(3)), model(3))
+    assert desk.files() == 1 + len(copy.outline.chunks())
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"\xff" * 500])
+def test_an_index_that_is_damaged_is_written_anew(icy, junk):
+    icy.take(icy.spec(1, model(1)), model(1))
+    icy.kit.folder("client-1").put("copy", junk)
+    icy.restart()
+    icy.take(icy.spec(2, model(2)), model(2))
+    icy.restart()
+    assert same(icy.room._held(TASK), {**model(2), **FROZEN})
+
+
 # --- across processes
 
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from kit.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
 
 from fednode.driver.ceremony import agree_on_key
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, StoreError
 from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import Layout, model_digest
@@ -16,9 +16,10 @@ from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.records import arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.consent import Limits
+from fednode_clients.copies import CopyRoom
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.membership import Members, Parts, Place, key_folder, member_name
-from fednode_clients.mods import clip_of, consent, gradient_sum, privacy_mods, read_sum, sealing
+from fednode_clients.mods import asked_frame, clip_of, consent, gradient_sum, privacy_mods, read_sum, sealing
 from fednode_crypto.identity import SigningKey
 
 ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
@@ -226,6 +227,105 @@ def test_a_sum_keeps_its_shapes_and_order(stage):
     back = read_sum(Message(content, reply_to=stage.message()), Layout.of(ARRAYS))
     assert np.array_equal(back.vector, vector) and (back.records, back.clip) == (2, 0.5)
     assert "0." not in repr(back).partition("records")[0]
+
+
+# --- whatever comes, whatever breaks: a signed answer, and no exception
+
+
+def error_from_carrier(stage):
+    message = stage.message()
+    return Message(Error(1, "lost"), reply_to=message)
+
+
+HOSTILE = {
+    "no frame": lambda stage: RecordDict(),
+    "a frame under another name": lambda stage: RecordDict({"frame": to_arrays(ARRAYS)}),
+    "no frame in the record": lambda stage: RecordDict({"fednode": to_arrays(ARRAYS)}),
+    "a config as frame": lambda stage: RecordDict({"fednode": ConfigRecord({"frame": b"x"})}),
+    "metrics as chunks": lambda stage: RecordDict({**stage.message().content, "chunks": MetricRecord({"w": 1.0})}),
+    "an empty frame": lambda stage: to_content(b""),
+    "junk": lambda stage: to_content(b"\xff" * 1_000),
+    "half a frame": lambda stage: to_content(frame_of(stage.message().content)[:-40]),
+    "another kind": lambda stage: to_content(spec_frame("open", stage.spec)),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("mods", [None, "sealing", "consent"])
+def test_no_train_message_leaves_a_mod_as_an_exception(stage, content, mods):
+    message = stage.message()
+    message.content = content(stage)
+    chosen = {"sealing": [sealing(stage.members)], "consent": [consent(stage.members)], None: None}[mods]
+    envelope = stage.run(message, answering(RecordDict), chosen)
+    assert reason_of(envelope) in ("malformed", "unexpected", "damaged")
+    assert envelope.signed.verified(stage.kit.cohort).name == "client-1"
+    assert stage.seen == [] and stage.kit.folder("client-1").recorded() == []
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_no_query_leaves_as_an_exception(stage, content):
+    message = stage.message()
+    message.content = content(stage)
+    frame = asked_frame(message)
+    assert reason_of(query(stage, frame)) in ("unexpected", "malformed", "damaged", "bad-request")
+
+
+@pytest.mark.parametrize("mods", [None, "sealing"])
+def test_a_message_that_is_an_error_is_refused(stage, mods):
+    message = error_from_carrier(stage)
+    message.metadata.__dict__["_message_id"] = "2"
+    envelope = stage.run(message, honest, None if mods is None else [sealing(stage.members)])
+    assert reason_of(envelope) == "malformed" and envelope.head.task == "unreadable"
+    assert asked_frame(message) == b""
+
+
+@pytest.mark.parametrize("returned", [None, 7, RecordDict(), b"update"])
+def test_a_function_that_returns_no_message_is_refused(stage, returned):
+    assert reason_of(stage.run(stage.message(), lambda _: returned)) == "bad-update"
+
+
+def full_disk(*_):
+    raise StoreError("could not write /keys/secret/record.jsonl") from OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(("verb", "trained"), [("get", 0), ("recorded", 0), ("record", 1), ("put", 1)])
+def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, verb, trained):
+    monkeypatch.setattr(KeyFolder, verb, full_disk)
+    envelope = stage.run(stage.message(), honest)
+    assert reason_of(envelope) == "member-storage" and len(stage.seen) == trained
+    detail = envelope.about.text("detail", 512)
+    assert "No space left on device" in detail and "secret" not in detail
+    assert (envelope.head.round, envelope.head.spec) == (1, stage.spec.digest())
+
+
+def test_a_disk_that_fails_while_a_model_is_kept(tmp_path, monkeypatch):
+    stage = Stage(tmp_path)
+    monkeypatch.setattr(CopyRoom, "_keep", full_disk)
+    assert reason_of(stage.run(stage.message(), honest)) == "member-storage" and stage.seen == []
+    monkeypatch.undo()
+    assert stage.run(stage.message(), honest).head.kind == "update"
+
+
+def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
+    monkeypatch.setattr("fednode_clients.client.alone", full_disk)
+    assert reason_of(stage.run(stage.message(), honest)) == "member-storage"
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (OSError(28, "the label of client 7 is 3"), "OSError: No space left on device"),
+        (OSError("the label of client 7 is 3"), "OSError"),
+        (MemoryError("7"), "MemoryError"),
+        (StoreError("the label is 3"), "StoreError"),
+    ],
+)
+def test_an_error_of_the_system_in_training_is_told_in_the_systems_words(stage, error, detail):
+    def broken(message):
+        raise error
+
+    envelope = stage.run(stage.message(), broken)
+    assert reason_of(envelope) == "training-failed" and envelope.about.text("detail", 512) == detail
 
 
 # --- members

@@ -130,7 +130,7 @@ def test_a_round_fails_for_its_cause_and_says_why(events, cause):
 
 def test_the_sentence_of_a_failed_round_has_its_numbers():
     _, effects = run(*kept("a"), DeadlinePassed())
-    assert effects == (Fail("too-few-survivors", "1 updates arrived and 2 are the least that may be opened"),)
+    assert effects == (Fail("too-few-survivors", "1 of 3 updates arrived and 2 are the least that may be opened"),)
     _, effects = run(*OPENING, Answered(2), DeadlinePassed())
     assert effects == (Fail("too-few-holders", "1 of 3 holders answered and 2 are needed to open"),)
 
