@@ -70,10 +70,12 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     injected.
     """
     _check(settings)
-    plan_run(settings)
+    plan = plan_run(settings)
     run_id, folder = make_run_folder(settings, SystemClock())
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
+    for warning in plan.warnings:
+        observer.phase(f"warning: {warning}")
     with tempfile.TemporaryDirectory(prefix="fednode-flower-") as scratch, _engine(Path(scratch)) as environ:
         keys = Path(scratch) / "keys"
         config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))

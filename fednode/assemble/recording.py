@@ -4,7 +4,6 @@ import math
 
 from fednode import __version__
 from fednode.assemble.claims import STRENGTH, Reached, adversary, claims
-from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.assemble.planning import OVERFLOW_CHANCE, SAMPLER_DISTANCE, Plan
 from fednode.assemble.session import Session, Watched
 from fednode.errors import (
@@ -129,7 +128,7 @@ def _opened(session: Session) -> list[Watched]:
 def _trust(session: Session) -> Trust:
     params = session.plan.sum_params
     return Trust(
-        enrolment=HOW_ENROLLED,
+        enrolment=session.enrolled,
         scheme=params.scheme,
         adversary=adversary(params),
         strength=STRENGTH[params.scheme],

@@ -58,6 +58,8 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
     run_id, folder = make_run_folder(plan.settings, inside.clock)
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
+    for warning in plan.warnings:
+        observer.phase(f"warning: {warning}")
     session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
     # keys of runs that were killed before they could remove them
     sweep_unheld(KEYS)

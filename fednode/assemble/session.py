@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.assemble.model_file import accuracy, write_model
 from fednode.assemble.planning import Plan
 from fednode.assemble.stores import Stores, open_stores
@@ -62,6 +63,8 @@ class Session:
     observer: Observer
     tools: Tools
     cohort: Cohort | None = None
+    enrolled: str = HOW_ENROLLED
+    """How the members came by their keys, in the words of the report."""
     started: float = 0.0
     rounds: list[Watched] = field(default_factory=list)
     ledger_head: str = ""
