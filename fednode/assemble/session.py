@@ -150,6 +150,8 @@ class Session:
             clock=self.tools.clock,
             stop=lambda: self.tools.stop.raised,
             poll=self.tools.poll,
+            staleness=lambda: stores.coherence.staleness,
+            invalidated=stores.coherence.invalidated,
         )
 
     def _saw(self, watched: Watched) -> None:

@@ -28,6 +28,31 @@ _BATCH = 16
 """Entries that an eviction looks at, until somebody tunes it."""
 
 
+class Coherence:
+    """What the copies that clients hold cost, and how old they may be: counted and changed while the run goes on."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.staleness = most
+        self.invalidations = 0
+
+    def invalidated(self, copies: int) -> None:
+        """So many copies of chunks became stale by a new version."""
+        self.invalidations += copies
+
+    def knob(self) -> Knob:
+        """`staleness`, from 0 to what the members were told when the run began."""
+        return Knob("staleness", lambda: self.staleness, self._tune, whole=True)
+
+    def _tune(self, wanted: float) -> None:
+        if not 0 <= wanted <= self._most:
+            raise ConfigError(
+                f"staleness is 0 to {self._most} in this run, which is what its members were told; {wanted:g} is not: "
+                "start a run with a higher --staleness"
+            )
+        self.staleness = int(wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """The two caches of a run. Whatever the node cannot do without is pinned in them."""
@@ -37,15 +62,22 @@ class Stores:
     parameters: Nested
     limits: Mapping[str, Callable[[], Limits]]
     knobs: Mapping[str, tuple[Knob, ...]]
+    coherence: Coherence
 
     def views(self) -> dict[str, Inspectable]:
         """Both for the live view; what is sealed never leaves it."""
-        counts, found = self.updates.counts, self.parameters
-        updates = Extras(counts=counts, limits=self.limits["updates"])
-        parameters = Extras(counts=found.cache.counts, limits=self.limits["parameters"], version=_version)
+        found, coherence = self.parameters, self.coherence
+        updates = Extras(counts=self.updates.counts, limits=self.limits["updates"])
+        parameters = Extras(
+            counts=found.cache.counts,
+            limits=self.limits["parameters"],
+            invalidations=lambda: coherence.invalidations,
+            staleness=lambda: coherence.staleness,
+            version=_version,
+        )
         return {
             "updates": StoreView(self.sealed, updates, self.knobs["updates"], sealed=True),
-            "parameters": StoreView(found.backend, parameters, self.knobs["parameters"]),
+            "parameters": StoreView(found.backend, parameters, (*self.knobs["parameters"], coherence.knob())),
         }
 
 
@@ -85,7 +117,7 @@ def _in_memory(plan: Plan, clock: Clock) -> Stores:
         "parameters": (*guard_knobs(nest.guard), *memory_knobs(model, _BATCH)),
     }
     limits = {"updates": lambda: updates.limits, "parameters": lambda: model.limits}
-    return Stores(updates, Counted(updates), nest, limits, knobs)
+    return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
 
 
 def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Stores:
@@ -116,7 +148,8 @@ def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
 def _fixed(plan: Plan, updates: CacheBackend, nest: Nested) -> Stores:
     """Stores whose limits stay as they were planned."""
     limits = {"updates": lambda: update_limits(plan), "parameters": lambda: model_limits(plan)}
-    return Stores(updates, Counted(updates), nest, limits, {"updates": (), "parameters": guard_knobs(nest.guard)})
+    knobs = {"updates": (), "parameters": guard_knobs(nest.guard)}
+    return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
 
 
 def _address(settings: RunSettings) -> "RedisAddress":

@@ -147,3 +147,23 @@ def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
     result = run_inproc(small_settings(tmp_path, rounds=2), Tuning(), StopFlag())
     assert result.error is None
     assert "jitter" in (result.folder / "run.log").read_text()
+
+
+def test_staleness_is_tuned_within_what_the_members_were_told(tmp_path):
+    seen = {}
+
+    class Tuning(SilentObserver):
+        def round_done(self, progress):
+            (folder,) = (tmp_path / "runs").iterdir()
+            with LiveNode(folder) as node:
+                seen[progress.round] = node.stats()[1]["parameters"]
+                if progress.round == 1:
+                    node.ask("tune", store="parameters", name="staleness", value=0)
+                    with pytest.raises(ConfigError, match="0 to 1"):
+                        node.ask("tune", store="parameters", name="staleness", value=2)
+
+    result = run_inproc(small_settings(tmp_path, rounds=3, staleness=1), Tuning(), StopFlag())
+    assert result.error is None
+    assert [seen[number].staleness for number in (1, 2, 3)] == [1, 0, 0]
+    assert 0 < seen[1].invalidations < seen[3].invalidations
+    assert any("staleness" in one for one in report_of(result.folder)["deviations"]), "not in the report"
