@@ -1,11 +1,9 @@
-"""Who holds which model: what each client's own signed replies prove.
+"""Which round each client's copy of the model was last checked in, by its own signed reply.
 
 A reply's head names a round's spec, and that names the model's digest: whoever signed it had every chunk of that
-version. So one version a client stands for all its chunks, and nothing but signatures ever adds to what is known here.
+version. Where older models are allowed, it is this round that holders have to vouch for.
 """
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -32,11 +30,6 @@ class Copies:
     def forget(self, client: str) -> None:
         """The client says that it does not have what it had."""
         self._proofs.pop(client, None)
-
-    @property
-    def versions(self) -> Mapping[int, int]:
-        """How many clients are known to hold each version."""
-        return Counter(proof.version for proof in self._proofs.values())
 
     def of(self, client: str) -> Proof | None:
         """What is known of a client, if anything is."""

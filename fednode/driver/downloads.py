@@ -1,4 +1,8 @@
-"""What each client is sent of the model: the chunks that, by its own signed replies, it does not hold yet."""
+"""What each client is sent of the model: the chunks that, by its own signed replies, it does not hold yet.
+
+The directory of the task (`fednode.cache.coherence.rounds`) keeps who has which chunk. A new version makes copies
+stale, the next round's message says so by naming it and brings what is missing, the signed reply acknowledges.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.cache import ParameterStore
+from fednode.cache.coherence import RoundDirectory, too_old
 from fednode.cache.manifests import Floats
+from fednode.clock import Clock
 from fednode.driver.channel import Request
 from fednode.driver.copies import Copies, Proof
 from fednode.driver.parts import Task
@@ -21,6 +27,9 @@ from fednode.protocol.spec import RoundSpec
 _SPECS = 16
 """Rounds back of which a late reply still proves something."""
 
+_LEASE = 7 * 86_400.0
+"""Seconds of silence after which a client is sent everything."""
+
 
 class Downloads:
     """The versions of one task's model that were published, and who has which.
@@ -30,14 +39,15 @@ class Downloads:
     """
 
     def __init__(
-        self, parameters: ParameterStore, task: Task, invalidated: Callable[[int], None] = lambda _: None
+        self, parameters: ParameterStore, task: Task, clock: Clock, invalidated: Callable[[int], None] = lambda _: None
     ) -> None:
-        self._parameters, self._task, self._invalidated = parameters, task, invalidated
+        self._parameters, self._task, self._clock, self._invalidated = parameters, task, clock, invalidated
         self._most_stale = task.terms.staleness
         self._outline = task.outline
         self._published: dict[int, bytes] = {}
         self._specs: dict[bytes, RoundSpec] = {}
         self._openings: dict[bytes, tuple[int, Mapping[str, bytes]]] = {}
+        self.directory = RoundDirectory.of((chunk.id for chunk in self._outline.chunks()), _LEASE)
         self.copies = Copies()
         self.invalidations = 0
 
@@ -50,20 +60,24 @@ class Downloads:
     def publish(self, vector: NDArray[np.float64], round_number: int) -> None:
         """Write the next version of the model, whole or not at all. Raises `StoreError`."""
         arrays: dict[str, Floats] = {**self._task.layout.split(vector), **self._task.frozen}
-        before = {chunk.id: chunk.version for chunk in self._parameters.chunks()} if self._published else {}
         version = self._parameters.write(arrays, {"round": round_number})
         self._published[version] = self._outline.digest(arrays)
         oldest = version - self._most_stale
         self._published = {one: digest for one, digest in self._published.items() if one >= oldest}
         self._openings = {spec: kept for spec, kept in self._openings.items() if kept[0] >= oldest}
-        self._count_stale(before, version)
+        self._invalidate(self._newer(version - 1))
 
-    def _count_stale(self, before: Mapping[str, int], version: int) -> None:
-        changed = [before[c.id] for c in self._parameters.chunks(version) if c.version == version and c.id in before]
+    def _invalidate(self, changed: Iterable[str]) -> None:
+        keys = self.directory.bits(changed)
         # who had not caught up with a chunk before has lost nothing by its next change
-        stale = sum(clients * sum(since <= held for since in changed) for held, clients in self.copies.versions.items())
+        stale = sum((standing.held & keys).bit_count() for standing in self.directory.standings.values())
+        self.directory, _ = self.directory.write(keys)
         self.invalidations += stale
         self._invalidated(stale)
+
+    def _newer(self, version: int) -> set[str]:
+        """The chunks whose newest bytes are of a version after this one."""
+        return {chunk.id for chunk in self._parameters.chunks() if chunk.version > version}
 
     def vector(self) -> NDArray[np.float64]:
         """The newest trained parameters, float64 [d], read-only."""
@@ -94,7 +108,7 @@ class Downloads:
         basis = _basis(envelope, spec)
         if basis is None:
             return
-        if basis.version < spec.model_version - spec.terms.staleness:
+        if too_old(basis.version, spec.model_version, spec.terms.staleness) and basis.version < spec.model_version:
             raise PeerFault("stale", f"computed from version {basis.version}, the round is about {spec.model_version}")
         if self._published.get(basis.version) != basis.digest:
             raise PeerFault("another-model", f"no version {basis.version} of this digest was ever published")
@@ -112,6 +126,14 @@ class Downloads:
         basis = _basis(envelope, spec)
         if basis is None or basis == Basis(spec.model_version, spec.model_digest):
             self.copies.learn(head.sender, Proof(spec.model_version, head.spec))
+            newer = self._newer(spec.model_version)
+            current = self.directory.bits(key for key in self.directory.keys if key not in newer)
+            self.directory = self.directory.confirm(head.sender, current, self._clock.now())
+
+    def forget(self, client: str) -> None:
+        """The client says that it does not have what it had."""
+        self.copies.forget(client)
+        self.directory = self.directory.forget(client)
 
     def certify(self, spec: RoundSpec, answers: Mapping[int, Signed]) -> None:
         """Keep the holders' word that the round was opened, for clients that train from its model later."""
@@ -120,27 +142,28 @@ class Downloads:
 
     # --- what goes down
 
-    def plan(self, client: str, spec: RoundSpec) -> "Shipment":
-        """What this client needs before it can train in the round of this spec."""
-        proof, newest = self.copies.of(client), spec.model_version
-        if proof is None:
-            return Shipment(0)
-        if proof.version == newest:
-            return Shipment(newest)
-        # an older copy may be used where the holders vouch that it was everybody's
-        if proof.spec in self._openings and proof.version >= newest - spec.terms.staleness:
-            return Shipment(newest, proof.spec)
-        return Shipment(proof.version)
+    def plan(self, clients: Iterable[str], spec: RoundSpec) -> dict[str, "Shipment"]:
+        """What each client needs before it can train in the round of this spec."""
+        vouched = {client: Shipment(vouched=proof.spec) for client in clients if (proof := self._vouched(client, spec))}
+        now, others = self._clock.now(), [client for client in clients if client not in vouched]
+        self.directory, parcels = self.directory.expire(now).offer(others, now)
+        return vouched | {client: Shipment(parcel.send) for client, parcel in parcels.items()}
+
+    def _vouched(self, client: str, spec: RoundSpec) -> Proof | None:
+        """The proof of an older copy that may be used, since the holders vouch that it was everybody's."""
+        proof = self.copies.of(client)
+        older = proof is not None and proof.version < spec.model_version and proof.spec in self._openings
+        if proof is None or not older or too_old(proof.version, spec.model_version, spec.terms.staleness):
+            return None
+        return proof
 
     def vouchers(self, shipment: "Shipment") -> Mapping[str, bytes]:
         """The holders' word that goes with a shipment."""
         return {} if shipment.vouched is None else self._openings[shipment.vouched][1]
 
-    def chunks(self, spec: RoundSpec, above: int) -> dict[str, NDArray[np.float32]]:
-        """The chunks of the round's model whose bytes are newer than version `above`."""
-        stored = self._parameters.chunks(spec.model_version)
-        wanted = [chunk.id for chunk in stored if chunk.version > above]
-        return self._parameters.travelling(wanted, spec.model_version) if wanted else {}
+    def chunks(self, spec: RoundSpec, keys: int) -> dict[str, NDArray[np.float32]]:
+        """The chunks of the round's model whose bits are in `keys`."""
+        return self._parameters.travelling(self.directory.names(keys), spec.model_version) if keys else {}
 
 
 def _basis(envelope: Envelope, spec: RoundSpec) -> Basis | None:
@@ -150,9 +173,9 @@ def _basis(envelope: Envelope, spec: RoundSpec) -> Basis | None:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """Chunks that changed after version `above`; and, for an older copy, the round that its proof is of."""
+    """The bits of the chunks that go down; or, for an older copy that will do, the round that its proof is of."""
 
-    above: int
+    keys: int = 0
     vouched: bytes | None = None
 
 
@@ -166,17 +189,17 @@ class Download:
 
     def requests(self, clients: Iterable[str]) -> dict[str, Request]:
         """One request a client. Clients that hold the same share one."""
-        plans = {client: self._downloads.plan(client, self.spec) for client in clients}
+        plans = self._downloads.plan(tuple(clients), self.spec)
         made = {shipment: self._request(shipment) for shipment in set(plans.values())}
         return {client: made[shipment] for client, shipment in plans.items()}
 
     def again(self, client: str) -> Request | None:
         """Everything, for a client that does not hold what it was believed to hold; None the second time."""
-        self._downloads.copies.forget(client)
+        self._downloads.forget(client)
         if client in self._resent:
             return None
         self._resent.add(client)
-        return self._request(Shipment(0))
+        return self.requests((client,))[client]
 
     def check(self, envelope: Envelope) -> None:
         """Return if the update's model is one that this round allows; then remember what its sender holds.
@@ -196,7 +219,7 @@ class Download:
 
     def _request(self, shipment: Shipment) -> Request:
         parts = {**self._parts, **self._downloads.vouchers(shipment)}
-        chunks = self._downloads.chunks(self.spec, shipment.above)
+        chunks = self._downloads.chunks(self.spec, shipment.keys)
         return Request(
             "train", f"{self.spec.task}/round/{self.spec.round}", spec_frame("round", self.spec, parts), chunks
         )

@@ -32,7 +32,7 @@ class Driver:
             self._uninformed |= {holder.name for holder in task.cohort.holders}
         self._momentum = task.optimiser.init(task.layout.dimension)
         self._untold: dict[str, str] = {}
-        self._downloads = Downloads(node.parameters, task, node.invalidated)
+        self._downloads = Downloads(node.parameters, task, node.clock, node.invalidated)
 
     @property
     def downloads(self) -> Downloads:

@@ -60,7 +60,8 @@ def test_the_bits_are_those_of_a_run_that_sends_everything(tmp_path):
         driver = cohort.begun()
         for number in range(1, 5):
             if forgetful:
-                driver._downloads.copies._proofs.clear()
+                for name in cohort.size.client_names:
+                    driver.downloads.forget(name)
             cohort.tell("client-2", kit.silent, rounds={2})
             assert driver.run_round(number).cause == ""
         ended.append(driver.parameters().tobytes())

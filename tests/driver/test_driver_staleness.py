@@ -8,7 +8,7 @@ from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, opened_sum, round_of
 
 from fednode.driver import Driver, Reply
-from fednode.driver.copies import Copies, Proof
+from fednode.driver.copies import Proof
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import BASIS
@@ -176,15 +176,6 @@ def test_a_round_without_a_release_makes_nothing_stale(tmp_path):
     for name in ("client-1", "client-2"):
         cohort.tell(name, kit.silent, rounds={1})
     assert driver.run_round(1).cause == "too-few-survivors" and driver.downloads.invalidations == 0
-
-
-def test_copies_are_counted_by_version():
-    copies = Copies()
-    for client, version in (("a", 1), ("b", 2), ("c", 2), ("a", 2), ("b", 1)):
-        copies.learn(client, Proof(version, bytes([version])))
-    assert copies.versions == {2: 3}
-    copies.forget("c")
-    assert copies.versions == {2: 2}
 
 
 # --- resends
