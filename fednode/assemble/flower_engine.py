@@ -27,6 +27,10 @@ from fednode.settings import RunSettings
 
 log = logging.getLogger("fednode.run")
 
+_SCANS = 50
+_BETWEEN_SCANS = 0.1
+"""Seconds, and how often at the most."""
+
 APP_FILES: Mapping[str, str] = {
     "customer_service/__init__.py": '"""The customer-service experiment as a Flower app."""\n',
     "customer_service/server_app.py": (
@@ -133,9 +137,19 @@ def _engine(scratch: Path) -> Iterator[dict[str, str]]:
     try:
         yield environ
     finally:
-        for process in _started_under(home):
+        _end_all_under(home)
+
+
+def _end_all_under(home: Path) -> None:
+    """End what runs there until nothing does: what is ended may just have started another."""
+    for _ in range(_SCANS):
+        started = _started_under(home)
+        if not started:
+            return
+        for process in started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+        SystemClock().sleep(_BETWEEN_SCANS)
 
 
 def _free_port() -> int:

@@ -24,6 +24,7 @@ from fednode.errors import ConfigError, StoreError
 BIG = bytes(range(256)) * 80
 PIECES = 2_000
 QUICK = LinkOptions(timeout=0.3)
+PATIENT = LinkOptions(timeout=20.0)
 
 
 @pytest.fixture
@@ -33,10 +34,16 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def opened(
-    server: RedisServer, clock: Any = None, *, piece_bytes: int = PIECES, pins: bool = False, namespace: str = "ns"
+    server: RedisServer,
+    clock: Any = None,
+    *,
+    piece_bytes: int = PIECES,
+    pins: bool = False,
+    namespace: str = "ns",
+    link: LinkOptions = QUICK,
 ) -> RedisBackend:
     limits = Limits(1_000, 1 << 30, 1 << 24)
-    options = RedisOptions(namespace, limits, piece_bytes, pins, link=QUICK)
+    options = RedisOptions(namespace, limits, piece_bytes, pins, link=link)
     return RedisBackend(server.address, options, clock or FakeClock())
 
 
@@ -348,7 +355,7 @@ def test_junk_in_the_place_of_a_piece_is_a_miss(server: RedisServer) -> None:
 
 
 def test_a_hostile_manifest_makes_the_server_send_no_more_than_a_value(server: RedisServer) -> None:
-    backend = opened(server)
+    backend = opened(server, link=PATIENT)
     backend.set("key", BIG, None)
     client = server.client()
     client.setrange(record_of("junk"), 1 << 28, b"x")

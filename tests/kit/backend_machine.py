@@ -47,6 +47,8 @@ class Held(NamedTuple):
 class BackendMachine(RuleBasedStateMachine):
     limits: ClassVar[Limits] = WIDE
     evicts: ClassVar[bool] = True
+    second: ClassVar[float] = 1.0
+    """Seconds that the walk's second takes."""
 
     def make(self, clock: FakeClock, limits: Limits) -> CacheBackend:
         raise AssertionError("a machine says how its backend is made")
@@ -101,7 +103,7 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS, value=VALUES, ttl=st.none() | st.integers(1, 5).map(float))
     def set(self, key: str, value: Any, ttl: float | None) -> None:
-        self.store(key, value, ttl, pinned=False)
+        self.store(key, value, None if ttl is None else ttl * self.second, pinned=False)
 
     @rule(key=KEYS, value=VALUES)
     def pin(self, key: str, value: Any) -> None:
@@ -142,7 +144,7 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 4))
     def wait(self, seconds: int) -> None:
-        self.clock.sleep(float(seconds))
+        self.clock.sleep(seconds * self.second)
 
     @invariant()
     def the_keys_are_those_of_the_model(self) -> None:
