@@ -54,8 +54,9 @@ class RedisAddress:
         try:
             url = urlsplit(text)
             port = url.port or _PORT
-        except ValueError as error:
-            raise ConfigError(f"the address of the cache server is no URL; write {_FORMS}") from error
+        except ValueError:
+            # what urlsplit complains of is a part of the text, and may be of the password
+            raise ConfigError(f"the address of the cache server is no URL; write {_FORMS}") from None
         if url.scheme not in ("redis", "rediss", "unix") or url.fragment:
             raise ConfigError(f"the address of the cache server has another form; write {_FORMS}")
         if tls is not None and url.scheme != "rediss":

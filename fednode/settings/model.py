@@ -1,9 +1,9 @@
 """Every setting of a run with its default, its bounds and its sentence of help; and how settings bind each other."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
@@ -45,19 +45,28 @@ def _default_survivors(validated: dict[str, Any]) -> int:
     return -(-3 * int(validated.get("clients", 20)) // 4)
 
 
+_CACHE = re.compile(
+    r"file|memory"
+    r"|rediss?(\+cluster)?://([\w.%~-]+@)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[0-9]{1,5})?/?"
+    r"|unix://([\w.%~-]+@)?/[^?#@]+(\?db=[0-9]{1,5})?",
+    re.ASCII,
+)
+
+
 def _cache_place(value: str) -> str:
-    """Refuse what is no place, and a password: settings are written into the run's folder and its report."""
-    if value in ("file", "memory"):
+    """Refuse what is no place, and a password: settings are written into the run's folder and its report.
+
+    The value is in no sentence: whatever it is, it may hold a password.
+    """
+    if _CACHE.fullmatch(value):
         return value
-    url = urlsplit(value)
-    if url.scheme not in ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix"):
-        raise ValueError(
-            f"{value!r} is no place for a cache: give file, memory, redis://HOST, rediss://HOST (TLS), "
-            "redis+cluster://HOST or unix:///SOCKET"
-        )
-    if ":" in url.netloc.rpartition("@")[0]:
+    before, at, _ = value.rpartition("@")
+    if at and ":" in before.partition("//")[2]:
         raise ValueError("a password stands in the address: put it into a file and name that with cache_password_file")
-    return value
+    raise ValueError(
+        "that is no place for a cache: give file, memory, redis://[USER@]HOST[:PORT][/DB], rediss:// (TLS), "
+        "redis+cluster:// or unix:///SOCKET"
+    )
 
 
 Whole = Annotated[int, BeforeValidator(_no_truth_value)]
