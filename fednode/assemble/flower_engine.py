@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fednode.assemble.cache_place import reach_server
 from fednode.assemble.flower_app import MARK, STOP_NAME, to_run_config
 from fednode.assemble.planning import plan_run
 from fednode.assemble.recording import OUTCOMES
@@ -75,6 +76,7 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     """
     _check(settings)
     plan = plan_run(settings)
+    reach_server(settings)
     run_id, folder = make_run_folder(settings, SystemClock())
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)

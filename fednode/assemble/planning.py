@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from fednode.assemble.cache_place import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.errors import ConfigError, DataError
 from fednode.optimiser import ServerOptimiser
@@ -75,7 +76,8 @@ class Plan:
             "withstands": adversary(params),
             "rests on": STRENGTH[params.scheme],
             "bytes up": f"{params.upload_bytes:,} a sealed update, {params.upload_bytes / plain:.2f} x float32",
-            "bytes down": f"{plain:,} a client a round, and the holders' keys",
+            "bytes down": _down(settings, plain),
+            "cache": kept_where(settings),
         }
         lines = [f"{name:<12}{text}" for name, text in rows.items()]
         return lines + [f"warning     {warning}" for warning in self.warnings]
@@ -83,6 +85,7 @@ class Plan:
 
 def plan_run(settings: RunSettings) -> Plan:
     """The plan for these settings. Raises `ConfigError` or `DataError`, one sentence, for what would fail later."""
+    require_usable(settings)
     dataset = load_dataset(experiment_config(settings))
     if len(dataset.test) == 0:
         raise DataError(f"{dataset.name} leaves no message to test the model on; give more messages of each label")
@@ -118,8 +121,18 @@ def plan_run(settings: RunSettings) -> Plan:
         optimiser=optimiser,
         failure=failure,
         records=records,
-        warnings=(*_warnings(settings, records, terms), *committee_warnings(params)),
+        warnings=(*_warnings(settings, records, terms), *committee_warnings(params), *cache_warnings(settings)),
     )
+
+
+def _down(settings: RunSettings, plain: int) -> str:
+    """The most that comes down, and what makes it less."""
+    if settings.staleness:
+        return (
+            f"at most {plain:,} a client a round, and the holders' keys; none of the model to a client whose copy is "
+            f"at most {settings.staleness} versions old"
+        )
+    return f"at most {plain:,} a client a round, and the holders' keys; --staleness 1 or more would send the model less"
 
 
 def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> None:

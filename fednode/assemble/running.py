@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fednode.assemble.cache_place import reach_server
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.assemble.held import held_folder, sweep_unheld
 from fednode.assemble.planning import Plan, plan_run
@@ -83,6 +84,12 @@ def _execute(session: Session, keys: Path, inside: Inside) -> FednodeError | Non
     from fednode_clients.app import build_app
 
     settings = session.plan.settings
+    try:
+        reach_server(settings)
+    except FednodeError as error:
+        session.observer.phase("the cache server cannot be used")
+        logging.getLogger("fednode.run").error("%s", error)
+        return error
     session.observer.phase(PHASES[1])
     cohort = enrol_simulation(keys, settings.clients, settings.holders)
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)

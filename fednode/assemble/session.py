@@ -80,12 +80,13 @@ class Session:
         self.cohort = cohort
         self.observer.phase("making features")
         try:
-            experiment = load_experiment(self.plan.experiment)
+            # first what somebody else may refuse: features take time
             with (
                 self._stores() as stores,
                 Ledger.open(self.folder / "ledger.jsonl", self.plan.budget, self.tools.clock, self.run_id) as ledger,
             ):
                 try:
+                    experiment = load_experiment(self.plan.experiment)
                     self._train(grid, lambda channel: self._node(channel, ledger, stores), ledger, experiment)
                 finally:
                     self.ledger_head, self.epsilon, self.gaussian = ledger.head, ledger.spent, ledger.gaussian_spent

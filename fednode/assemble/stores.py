@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+from fednode.assemble.cache_place import server_address
 from fednode.assemble.planning import Plan
 from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull, parameter_limits
 from fednode.cache.counted import Counted
@@ -17,10 +17,6 @@ from fednode.clock import Clock, SystemClock
 from fednode.errors import ConfigError, StoreError
 from fednode.live import Extras, Inspectable, Knob, StoreView, guard_knobs, memory_knobs
 from fednode.protocol.chunks import Outline
-from fednode.settings import RunSettings
-
-if TYPE_CHECKING:
-    from fednode.cache.redis_address import RedisAddress
 
 log = logging.getLogger("fednode.run")
 
@@ -42,14 +38,26 @@ class Coherence:
 
     def knob(self) -> Knob:
         """`staleness`, from 0 to what the members were told when the run began."""
-        return Knob("staleness", lambda: self.staleness, self._tune, whole=True)
+        means = "versions that the model of an update may lag behind"
+        return Knob(
+            "staleness",
+            lambda: self.staleness,
+            self._tune,
+            whole=True,
+            check=self._check,
+            means=means,
+            span=f"0 to {self._most}",
+        )
 
-    def _tune(self, wanted: float) -> None:
+    def _check(self, wanted: float) -> None:
         if not 0 <= wanted <= self._most:
             raise ConfigError(
                 f"staleness is 0 to {self._most} in this run, which is what its members were told; {wanted:g} is not: "
                 "start a run with a higher --staleness"
             )
+
+    def _tune(self, wanted: float) -> None:
+        self._check(wanted)
         self.staleness = int(wanted)
 
 
@@ -113,8 +121,8 @@ def _in_memory(plan: Plan, clock: Clock) -> Stores:
     model = MemoryBackend(clock, model_limits(plan), shards=1)
     nest = nested(model, clock, _draw)
     knobs = {
-        "updates": memory_knobs(updates, _BATCH),
-        "parameters": (*guard_knobs(nest.guard), *memory_knobs(model, _BATCH)),
+        "updates": memory_knobs(updates, _BATCH, update_limits(plan)),
+        "parameters": (*guard_knobs(nest.guard), *memory_knobs(model, _BATCH, model_limits(plan))),
     }
     limits = {"updates": lambda: updates.limits, "parameters": lambda: model.limits}
     return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
@@ -136,7 +144,7 @@ def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
 
     def made(name: str, limits: Limits) -> RedisBackend:
         options = RedisOptions(f"fednode.{run_id}.{name}", limits, pins=True)
-        backend = stack.enter_context(RedisBackend(_address(plan.settings), options, clock))
+        backend = stack.enter_context(RedisBackend(server_address(plan.settings), options, clock))
         stack.callback(_take_away, backend)
         return backend
 
@@ -150,26 +158,6 @@ def _fixed(plan: Plan, updates: CacheBackend, nest: Nested) -> Stores:
     limits = {"updates": lambda: update_limits(plan), "parameters": lambda: model_limits(plan)}
     knobs = {"updates": (), "parameters": guard_knobs(nest.guard)}
     return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
-
-
-def _address(settings: RunSettings) -> "RedisAddress":
-    from fednode.cache.redis_address import RedisAddress, TlsFiles
-
-    given = (settings.cache_ca, settings.cache_certificate, settings.cache_key)
-    scheme, _, rest = settings.cache.partition("://")
-    plain, _, cluster = scheme.partition("+")
-    password = _password(settings.cache_password_file)
-    tls = TlsFiles(*given) if any(given) else None
-    return RedisAddress.parse(f"{plain}://{rest}", tls, password, cluster=bool(cluster))
-
-
-def _password(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the password in {path}: {error}; check cache_password_file") from error
 
 
 def _take_away(backend: CacheBackend) -> None:

@@ -47,16 +47,21 @@ class Verdict:
 
     name: str
     checks: tuple[Check, ...]
+    broken: str = ""
+    """Why the row could not be measured at all: it fails then."""
 
     @property
     def outcome(self) -> Outcome:
         """The worst outcome of the checks."""
+        if self.broken:
+            return Outcome.FAIL
         found = {check.outcome for check in self.checks}
         return next((o for o in (Outcome.FAIL, Outcome.OPEN) if o in found), Outcome.PASS)
 
     def line(self) -> str:
         """Return the row on one line."""
-        return f"{self.outcome}  {self.name}  " + "; ".join(check.words() for check in self.checks)
+        words = self.broken or "; ".join(check.words() for check in self.checks)
+        return f"{self.outcome}  {self.name}  {words}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON holds it."""
@@ -64,7 +69,8 @@ class Verdict:
             {"what": c.what, "figure": c.figure, "relation": c.relation, "limit": c.limit, "unit": c.unit}
             for c in self.checks
         ]
-        return {"name": self.name, "outcome": self.outcome.value, "checks": checks}
+        found = {"name": self.name, "outcome": self.outcome.value, "checks": checks}
+        return {**found, "broken": self.broken} if self.broken else found
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:

@@ -60,11 +60,12 @@ def cache_command(
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")] = OUT,
     quick: Annotated[bool, typer.Option("--quick", help="Everything once, small; judges no limit.")] = False,
 ) -> None:
-    """The cache: seconds an operation, hits, updates lost, bytes saved, beside dict, cachetools, theine, moka-py,
+    r"""The cache: seconds an operation, hits, updates lost, bytes saved, beside dict, cachetools, theine, moka-py,
     diskcache, Redis.
 
     Rows: hot, many, array, trace, updates, frozen, invalidation, sweep, columns. A full run takes three minutes on two
-    cores; keep the machine quiet meanwhile. Others that are not installed are left out: pip install 'fednode[bench]'.
+    cores; keep the machine quiet meanwhile. A row that breaks fails, and costs no other. Others that are not installed
+    are left out: pip install 'fednode\[bench]'.
     """
     from fednode.bench.cache import limits, plot, report, suite
     from fednode.bench.results import date_of, machine, write_results

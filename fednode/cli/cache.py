@@ -1,6 +1,7 @@
 """`fednode cache`: look at the caches of a node that is running, and tune them."""
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -59,8 +60,8 @@ def get_command(
     from fednode.files import write_whole
     from fednode.live.words import facts_lines
 
-    if out is not None and out.exists():
-        raise ConfigError(f"{out} is there already; name a new file")
+    if out is not None:
+        _require_new(out)
     with _node(run) as node:
         found = _found(node.ask("get", key=key, store=store or "").get("found"))
         for each in found:
@@ -98,22 +99,47 @@ def tune_command(
 ) -> None:
     """Change limits, eviction batch, jitter or staleness of a running node; without --set, show what can be changed.
 
-    Each change is checked as at the start, made or refused, and written into the run's log and report.
+    All changes are checked, as at the start; then all are made, and written into the run's log and report, or none.
     """
     wanted = [_change(one) for one in change or ()]
     with _node(run) as node:
         if not wanted:
-            for name, knob, value in _rows(node.ask("knobs").get("knobs"), 3):
-                _say(f"{name}.{knob} = {_number(value)}")
-        for name, knob, value in wanted:
-            answer = node.ask("tune", store=name, name=knob, value=value)
-            _say(f"{name}.{knob}: {_number(answer.get('old'))} -> {_number(answer.get('new'))}")
+            _show_knobs(node.ask("knobs"))
+            return
+        for name, knob, old, new in _rows(node.ask("tune", changes=wanted).get("made"), 4):
+            _say(f"{name}.{knob}: {_number(old)} -> {_number(new)}")
+
+
+def _show_knobs(answer: dict[str, Any]) -> None:
+    rows = [
+        (f"{name}.{knob} = {_number(value)}", f"{means}: {span}")
+        for name, knob, value, means, span in _rows(answer.get("knobs"), 5)
+    ]
+    width = max((len(what) for what, _ in rows), default=0)
+    for what, words in rows:
+        _say(f"{what:<{width}}  {words}")
+    fixed = answer.get("fixed")
+    for name in fixed if isinstance(fixed, list) else ():
+        _say(f"{name}: nothing to change while the node runs")
 
 
 def _node(run: Path | None) -> "LiveNode":
-    from fednode.live import LiveNode, live_run
+    from fednode.live import LiveNode, live_runs
 
-    return LiveNode(live_run(run))
+    newest, *others = live_runs(run)
+    if others:
+        named = ", ".join(str(other) for other in others)
+        typer.echo(f"fednode: this is {newest}, the newest that is running; others are running too: {named}", err=True)
+    return LiveNode(newest)
+
+
+def _require_new(out: Path) -> None:
+    if out.exists():
+        raise ConfigError(f"{out} is there already; name a new file")
+    if not out.parent.is_dir():
+        raise ConfigError(f"there is no folder {out.parent}; make it, or name a file in one that exists with --out")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"nothing can be written into {out.parent}; name a file in another folder with --out")
 
 
 def _change(text: str) -> tuple[str, str, float]:

@@ -24,10 +24,10 @@ CAUSES: Final[dict[int, str]] = {
     ConfigError.exit_code: "a setting or a flag cannot work",
     DataError.exit_code: "the data are missing or unreadable",
     BudgetExhausted.exit_code: "the privacy budget does not hold what was asked",
-    TooFewSurvivors.exit_code: "too few updates arrived",
+    TooFewSurvivors.exit_code: "too few updates arrived, or found room in the cache",
     TooFewHolders.exit_code: "too few key holders answered",
     OpeningRejected.exit_code: "the opened sum failed its check",
-    StoreError.exit_code: "a disk, a key folder or a cache did not take what it was given, or a ledger was changed",
+    StoreError.exit_code: "a disk, a key folder or a cache could not be used, or a ledger was changed (full cache: 5)",
     Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
 }
 """Every code that the command line ends with."""

@@ -4,7 +4,7 @@
 sealed update but its size and digest leaves the node.
 """
 
-from fednode.live.asking import LiveNode, live_run
+from fednode.live.asking import LiveNode, live_runs
 from fednode.live.knobs import Knob, guard_knobs, memory_knobs
 from fednode.live.prometheus import exposition
 from fednode.live.serving import SOCKET_NAME, LiveView
@@ -22,6 +22,6 @@ __all__ = [
     "Tuned",
     "exposition",
     "guard_knobs",
-    "live_run",
+    "live_runs",
     "memory_knobs",
 ]

@@ -2,7 +2,7 @@
 
 import base64
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final
@@ -11,7 +11,8 @@ from fednode.cache import Missing
 from fednode.clock import Clock
 from fednode.errors import ConfigError, DataError
 from fednode.live.contents import contents_of
-from fednode.live.messages import MOST_ANSWERED, MOST_KEYS, PIECE, count, line, number, parsed, refusal, text
+from fednode.live.knobs import Knob
+from fednode.live.messages import MOST_ANSWERED, MOST_KEYS, PIECE, changes, count, line, parsed, refusal, text
 from fednode.live.stores import Inspectable, Tuned
 
 log = logging.getLogger("fednode.live")
@@ -110,18 +111,27 @@ class Answers:
         return file
 
     def _knobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        each = [(name, knob.name, knob.read()) for name, store in self._some(request) for knob in store.knobs()]
-        return {"knobs": each}
+        some = list(self._some(request))
+        each = [(name, knob.name, knob.read(), knob.means, knob.span) for name, store in some for knob in store.knobs()]
+        return {"knobs": each, "fixed": [name for name, store in some if not store.knobs()]}
 
     def _tune(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        name, wanted, value = text(request, "store"), text(request, "name"), number(request, "value")
-        knobs = {knob.name: knob for knob in dict(self._some(request))[name].knobs()}
+        """All changes of a request or none: each is checked before the first is made."""
+        wanted = [(name, self._knob(name, knob), value) for name, knob, value in changes(request)]
+        for _, knob, value in wanted:
+            knob.require(value)
+        turned = _turned([(knob, value) for _, knob, value in wanted])
+        made = [(name, knob.name, old, new) for (name, knob, _), (old, new) in zip(wanted, turned, strict=True)]
+        for name, what, old, new in made:
+            log.info("%s.%s was changed from %g to %g while the node runs", name, what, old, new)
+            self._tell(Tuned(self._clock.time(), name, what, old, new))
+        return {"made": made}
+
+    def _knob(self, name: str, wanted: str) -> Knob:
+        knobs = {knob.name: knob for knob in dict(self._some({"store": name}))[name].knobs()}
         if wanted not in knobs:
             raise ConfigError(f"{name} has nothing called {wanted} to tune; it has {', '.join(knobs) or 'nothing'}")
-        old, new = knobs[wanted].turn(value)
-        log.info("%s.%s was changed from %g to %g while the node runs", name, wanted, old, new)
-        self._tell(Tuned(self._clock.time(), name, wanted, old, new))
-        return {"store": name, "name": wanted, "old": old, "new": new}
+        return knobs[wanted]
 
     def _tell(self, tuned: Tuned) -> None:
         if self._tuned is None:
@@ -141,3 +151,16 @@ class Answers:
         if wanted and wanted not in stores:
             raise ConfigError(f"the node has no such store; it has {', '.join(stores) or 'none yet'}")
         return ((name, store) for name, store in stores.items() if wanted in ("", name))
+
+
+def _turned(wanted: Sequence[tuple[Knob, float]]) -> list[tuple[float, float]]:
+    """What each was and is; where one is refused after all, those before it are put back."""
+    turned: list[tuple[float, float]] = []
+    try:
+        for knob, value in wanted:
+            turned.append(knob.turn(value))
+    except ConfigError:
+        for (knob, _), (old, _) in reversed(list(zip(wanted, turned, strict=False))):
+            knob.write(int(old) if knob.whole else old)
+        raise
+    return turned

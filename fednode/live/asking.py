@@ -17,17 +17,20 @@ RUNS: Final = Path("runs")
 _SECONDS: Final = 15.0
 
 
-def live_run(run: Path | None, runs: Path = RUNS) -> Path:
-    """The folder of a run that is running: `run`, or else the newest under `runs`. Raises `DataError`."""
+def live_runs(run: Path | None = None, runs: Path = RUNS) -> list[Path]:
+    """The folders of runs that are running: `run` alone, or all under `runs`, the newest first; at least one.
+
+    Raises `DataError`.
+    """
     if run is not None:
         if not place.answers(run / SOCKET_NAME):
             raise DataError(f"no node is running in {run}; name the folder of a run that has not ended")
-        return run
+        return [run]
     found = sorted(runs.glob(f"*/{SOCKET_NAME}"), key=_age, reverse=True)
-    for path in found:
-        if place.answers(path):
-            return path.parent
-    raise DataError(f"no run under {runs} is running; name the folder of a run that has not ended")
+    running = [path.parent for path in found if place.answers(path)]
+    if not running:
+        raise DataError(f"no run under {runs} is running; name the folder of a run that has not ended")
+    return running
 
 
 def _age(path: Path) -> tuple[float, str]:

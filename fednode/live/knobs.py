@@ -4,10 +4,10 @@ start, by the same check."""
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from fednode.cache import Limits
-from fednode.cache.guarded import Guarded
+from fednode.cache.guarded import Guarded, GuardSettings
 from fednode.errors import ConfigError
 
 
@@ -21,10 +21,22 @@ class Knob:
     whole: bool = False
     """Whether it is a whole number; `write` is then given an int."""
 
-    def turn(self, value: float) -> tuple[float, float]:
-        """Set it; what it was and what it is. Raises `ConfigError`."""
+    check: Callable[[float], None] = lambda _: None
+    """Raises `ConfigError` for what it cannot be, as things are, and changes nothing."""
+    means: str = ""
+    """What it is, with its unit."""
+    span: str = ""
+    """What it may be."""
+
+    def require(self, value: float) -> None:
+        """Raise `ConfigError` unless it may be `value` now; nothing is changed."""
         if not math.isfinite(value) or (self.whole and value != int(value)):
             raise ConfigError(f"{self.name} takes a {'whole' if self.whole else 'finite'} number; {value:g} is none")
+        self.check(value)
+
+    def turn(self, value: float) -> tuple[float, float]:
+        """Set it; what it was and what it is. Raises `ConfigError`."""
+        self.require(value)
         old = self.read()
         self.write(int(value) if self.whole else float(value))
         return old, self.read()
@@ -43,40 +55,75 @@ class Tunable(Protocol):
         ...
 
 
+_GUARD: Final = {
+    "jitter": ("part of a life by which it may be longer or shorter", "0 to 0.5"),
+    "negative_ttl": ("seconds that a miss is remembered", "0 (not at all) or more"),
+    "negative_entries": ("misses remembered at most", "1 or more"),
+    "wait": ("seconds that a reader waits for another's load", "above 0"),
+}
+_LIMITS: Final = {
+    "entries": "entries at most",
+    "total_bytes": "bytes of all values at most",
+    "value_bytes": "bytes of one value at most",
+}
+
+
 def guard_knobs(guard: Guarded) -> tuple[Knob, ...]:
     """`jitter`, `negative_ttl`, `negative_entries` and `wait` of a `Guarded`, checked by `GuardSettings`."""
-    return tuple(
-        _setting(guard, name, whole=name == "negative_entries")
-        for name in ("jitter", "negative_ttl", "negative_entries", "wait")
-    )
+    return tuple(_setting(guard, name) for name in _GUARD)
 
 
-def memory_knobs(memory: Tunable, batch: int) -> tuple[Knob, ...]:
-    """`entries`, `total_bytes`, `value_bytes` and `eviction_batch` of a cache; `batch` is what the last one is now."""
-    limits = tuple(_limit(memory, name) for name in ("entries", "total_bytes", "value_bytes"))
+def memory_knobs(memory: Tunable, batch: int, least: Limits | None = None) -> tuple[Knob, ...]:
+    """`entries`, `total_bytes`, `value_bytes` and `eviction_batch` of a cache; `batch` is what the last one is now.
+
+    No limit goes below that in `least`: what the work that is going on needs.
+    """
+    limits = tuple(_limit(memory, name, 1 if least is None else getattr(least, name)) for name in _LIMITS)
     return (*limits, _eviction_batch(memory, batch))
 
 
-def _setting(guard: Guarded, name: str, *, whole: bool) -> Knob:
-    def write(value: float) -> None:
+def _setting(guard: Guarded, name: str) -> Knob:
+    def wanted(value: float) -> GuardSettings:
         # replace() is not told of the types that a name has
-        guard.settings = replace(guard.settings, **{name: value})  # type: ignore[arg-type]
+        return replace(guard.settings, **{name: value})  # type: ignore[arg-type]
 
-    return Knob(name, lambda: float(getattr(guard.settings, name)), write, whole)
+    def check(value: float) -> None:
+        wanted(value)
+
+    def write(value: float) -> None:
+        guard.settings = wanted(value)
+
+    def read() -> float:
+        return float(getattr(guard.settings, name))
+
+    means, span = _GUARD[name]
+    return Knob(name, read, write, whole=name == "negative_entries", check=check, means=means, span=span)
 
 
-def _limit(memory: Tunable, name: str) -> Knob:
+def _limit(memory: Tunable, name: str, least: int) -> Knob:
+    def check(value: float) -> None:
+        if value < least:
+            raise ConfigError(f"{name} has to be {least} or more here, what a round needs; {value:.15g} is less")
+
     def write(value: float) -> None:
         memory.tune(limits=replace(memory.limits, **{name: int(value)}))
 
-    return Knob(name, lambda: int(getattr(memory.limits, name)), write, whole=True)
+    def read() -> float:
+        return int(getattr(memory.limits, name))
+
+    return Knob(name, read, write, whole=True, check=check, means=_LIMITS[name], span=f"{least} or more")
 
 
 def _eviction_batch(memory: Tunable, batch: int) -> Knob:
     held = [batch]
 
+    def check(value: float) -> None:
+        if value < 1:
+            raise ConfigError(f"an eviction batch of {value:g} has no candidate; use 1 or more")
+
     def write(value: float) -> None:
         memory.tune(batch=int(value))
         held[0] = int(value)
 
-    return Knob("eviction_batch", lambda: held[0], write, whole=True)
+    means = "entries that an eviction chooses from"
+    return Knob("eviction_batch", lambda: held[0], write, whole=True, check=check, means=means, span="1 or more")

@@ -69,13 +69,25 @@ def count(request: Mapping[str, Any], name: str, default: int) -> int:
     return value
 
 
-def number(request: Mapping[str, Any], name: str) -> float:
-    """A finite number of a request. Raises `ConfigError`."""
-    value: Any = request.get(name)
+def changes(request: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """The changes of a request: store, name, finite number. Raises `ConfigError`."""
+    found = request.get("changes")
+    if not isinstance(found, list) or not found or not all(isinstance(one, list) and len(one) == 3 for one in found):
+        raise ConfigError("the request needs changes, each a store, a name and a number")
+    return [(_named(store), _named(name), _finite(value)) for store, name, value in found]
+
+
+def _named(found: object) -> str:
+    if not isinstance(found, str) or not found:
+        raise ConfigError("a change needs the names of a store and of what to change, as text")
+    return found
+
+
+def _finite(value: Any) -> float:
     try:
         found = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
         found = math.nan
     if not math.isfinite(found):
-        raise ConfigError(f"the request needs {name}, as a finite number")
+        raise ConfigError("a change needs a finite number")
     return found

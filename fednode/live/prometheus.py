@@ -34,7 +34,7 @@ _FAMILIES: Final = (
     _Family("refusals_total", "counter", "Values refused for want of room or for their size.", lambda s: s.refusals),
     _Family("damaged_total", "counter", "Values that were not what was stored.", lambda s: s.damaged),
     _Family("invalidations_total", "counter", "Copies at clients that were invalidated.", lambda s: s.invalidations),
-    _Family("staleness_rounds", "gauge", "Rounds by which an update may be late.", lambda s: s.staleness),
+    _Family("staleness_versions", "gauge", "Versions that an update may lag behind.", lambda s: s.staleness),
 )
 
 

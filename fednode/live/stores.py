@@ -30,7 +30,7 @@ class StoreStats:
     loads: int | None = None
     invalidations: int | None = None
     staleness: int | None = None
-    """How many versions old an update may be that is still taken, in rounds."""
+    """How many versions the model of an update may lag behind and the update still be taken."""
     limit_entries: int | None = None
     limit_bytes: int | None = None
 

@@ -47,12 +47,16 @@ def _rows(stats: StoreStats) -> list[tuple[str, str]]:
         ("refusals", str(stats.refusals)),
         ("damaged", str(stats.damaged)),
         ("invalidations", _known(stats.invalidations)),
-        ("staleness", "" if stats.staleness is None else f"{stats.staleness} rounds at most"),
+        ("staleness", _versions(stats.staleness)),
     ]
 
 
 def _of(count: int, limit: int | None) -> str:
     return str(count) if limit is None else f"{count} of {limit}"
+
+
+def _versions(count: int | None) -> str:
+    return "" if count is None else f"{count} version{'' if count == 1 else 's'} at most"
 
 
 def _known(count: int | None) -> str:

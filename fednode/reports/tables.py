@@ -15,6 +15,7 @@ from fednode.reports.figures import (
     size,
 )
 from fednode.reports.record import Claim, RoundRecord, RunRecord
+from fednode.reports.summary import download
 
 Row = tuple[str, str]
 
@@ -81,6 +82,7 @@ def trust_rows(record: RunRecord) -> tuple[Row, ...]:
         ("Withstands", trust.adversary),
         ("Key holders", f"{trust.holders}, of whom {trust.threshold} together open one sum a round"),
         ("One sealed update", f"{size(trust.payload_bytes)}; {rate} times float32 ({size(trust.float32_bytes)})"),
+        ("Download", download(record)),
         ("Data", f"{task.dataset} ({task.source}): {plural(task.records, 'record')}, {plural(task.labels, 'label')}"),
         ("Model", f"{task.model}, {plural(task.dimension, 'parameter')}"),
         ("Divisor of every sum (public)", number(task.divisor)),

@@ -1,6 +1,7 @@
 """Settings that cannot hold together, one rule a line."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 from fednode.committee import least_threshold
@@ -40,12 +41,22 @@ class _Bound(Protocol):
     @property
     def max_rounds(self) -> int: ...
     @property
+    def cache(self) -> str: ...
+    @property
+    def cache_password_file(self) -> Path | None: ...
+    @property
+    def cache_ca(self) -> Path | None: ...
+    @property
+    def cache_certificate(self) -> Path | None: ...
+    @property
+    def cache_key(self) -> Path | None: ...
+    @property
     def faults(self) -> tuple[Fault, ...]: ...
 
 
 def find_clash(settings: _Bound) -> ClashError | None:
     """Find the first contradiction, ready to be raised, or None."""
-    for rules in (_survivors, _committee, _floors, _faults):
+    for rules in (_survivors, _committee, _floors, _cache, _faults):
         for clash in rules(settings):
             return clash
     return None
@@ -108,6 +119,37 @@ def _floors(settings: _Bound) -> Iterator[ClashError]:
             f"rounds is {settings.rounds}, above the members' own max_rounds {settings.max_rounds}: "
             f"every client would refuse the last rounds; lower rounds to {settings.max_rounds}, or raise max_rounds",
         )
+
+
+def _cache(settings: _Bound) -> Iterator[ClashError]:
+    place, tls = settings.cache, _tls_files(settings)
+    given = [*tls, "cache_password_file"] if settings.cache_password_file else tls
+    if given and place in ("file", "memory"):
+        names, verb = " and ".join(given), "is" if len(given) == 1 else "are"
+        yield ClashError(
+            (*given, "cache"),
+            f"{names} {verb} for a Redis server, and cache is {place}: give cache the server's address, or leave "
+            f"{names} out",
+        )
+    if tls and not place.startswith("rediss"):
+        names = " and ".join(tls)
+        yield ClashError(
+            (*tls, "cache"),
+            f"{names} would do nothing without TLS: give cache an address that begins with rediss, or leave {names} "
+            "out",
+        )
+    if ("cache_certificate" in tls) != ("cache_key" in tls):
+        there, missing = sorted(("cache_certificate", "cache_key"), key=lambda name: name not in tls)
+        yield ClashError((there,), f"{there} needs {missing} beside it: give both or none")
+
+
+def _tls_files(settings: _Bound) -> list[str]:
+    files = {
+        "cache_ca": settings.cache_ca,
+        "cache_certificate": settings.cache_certificate,
+        "cache_key": settings.cache_key,
+    }
+    return [name for name, path in files.items() if path is not None]
 
 
 def _faults(settings: _Bound) -> Iterator[ClashError]:

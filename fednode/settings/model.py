@@ -62,7 +62,9 @@ def _cache_place(value: str) -> str:
         return value
     before, at, _ = value.rpartition("@")
     if at and ":" in before.partition("//")[2]:
-        raise ValueError("a password stands in the address: put it into a file and name that with cache_password_file")
+        raise ValueError(
+            "a password stands in the address: put it into a file and name that with --cache-password-file"
+        )
     raise ValueError(
         "that is no place for a cache: give file, memory, redis://[USER@]HOST[:PORT][/DB], rediss:// (TLS), "
         "redis+cluster:// or unix:///SOCKET"
@@ -173,7 +175,8 @@ class RunSettings(BaseModel):
 
     cache: Cache = Field(
         "file",
-        description="Where updates wait and the model is kept: file, memory, or a Redis address.",
+        description="Where updates wait and the model is kept: file, memory, or a Redis server: "
+        "redis://[USER@]HOST[:PORT][/DB], rediss:// (TLS), redis+cluster://, unix:///SOCKET.",
         json_schema_extra=_panel("Cache"),
     )
     cache_password_file: Place | None = Field(

@@ -10,8 +10,10 @@ from kit.clocks import FakeClock
 
 from fednode.bench.cache import array, hot, limits, many, plot, report, suite, sweep
 from fednode.bench.cache.suite import CacheOptions, Measured
+from fednode.bench.processes import RowFailed
+from fednode.bench.trace.reading import BadTrace
 from fednode.bench.trace.suite import Ratios, Replayed
-from fednode.bench.verdicts import Check, Outcome
+from fednode.bench.verdicts import Check, Outcome, exit_code
 from fednode.errors import ConfigError
 
 NAMES = ("hot", "many", "array", "trace", "updates", "frozen", "invalidation", "sweep")
@@ -153,6 +155,38 @@ def test_every_row_is_a_process_of_its_own_and_the_trace_waits_for_a_file(tmp_pa
     measured, fake, said = run(trace=path, rows=("trace", "many"), sizes=suite.QUICK)
     assert measured.replayed.accesses == 2 and set(measured.answers) == {"many"} and not measured.judged
     assert fake.jobs[0].asked == {"windows": 5}
+
+
+def test_a_broken_row_fails_with_its_reason_and_costs_no_other(tmp_path):
+    def alone(job):
+        if job.name == "many":
+            raise RowFailed("the process of many ended with code -9 and no answer")
+        if job.name == "columns":
+            raise KeyError("spreads")
+        return good_answers()[job.name]
+
+    def together(jobs):
+        raise OSError("no process")
+
+    path, said = tmp_path / "t", []
+    path.write_text('{"timestamp": 0, "hash_ids": [1, 1]}\n')
+    options = CacheOptions(rows=("hot", "many", "trace", "columns", "frozen"), trace=path, sizes=suite.QUICK)
+    measured = suite.run_cache(options, said.append, FakeClock(), suite.Runner(alone, together))
+    assert (set(measured.answers), set(measured.broken)) == ({"hot", "frozen"}, {"many", "trace", "columns"})
+    verdicts = limits.judged(measured)
+    failed = [verdict.line() for verdict in verdicts if verdict.outcome is Outcome.FAIL]
+    assert len(failed) == 3 and any("code -9" in line for line in failed)
+    assert any("OSError: no process" in line for line in failed) and any("columns" in line for line in said)
+    assert exit_code(verdicts) == 1
+    found = json.loads(json.dumps(report.document(measured, verdicts)))
+    assert set(found["rows"]) == {"hot", "frozen"} and set(found["broken"]) == {"many", "trace", "columns"}
+    assert report.words(measured, verdicts) and "<svg" in plot.svg(measured)
+
+
+def test_a_trace_that_is_no_file_is_refused_though_its_row_is_not_run(tmp_path):
+    for path in (tmp_path / "nosuch", tmp_path):
+        with pytest.raises(BadTrace, match="is not a file"):
+            CacheOptions(rows=("hot",), trace=path)
 
 
 def test_an_unknown_row_is_refused():

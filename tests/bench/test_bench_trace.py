@@ -215,6 +215,12 @@ def test_the_words_hold_each_policy_each_size_and_what_cannot_be_beaten(tmp_path
     assert words[-1] == "an infinite cache: 50.00 %"
 
 
+def test_the_reference_alone_is_compared_with_nothing(tmp_path):
+    found, _, _ = replayed(tmp_path, sizes=(2,), policies=("lru",), seeds=1)
+    words = report.words(found)
+    assert not any("over lru" in line for line in words) and words[-2:] == ["", "an infinite cache: 50.00 %"]
+
+
 def test_the_document_is_json_and_names_no_folder(tmp_path):
     found, _, _ = replayed(tmp_path, sizes=(2,), policies=("adaptive",), seeds=3)
     text = json.dumps(report.document(found))

@@ -56,6 +56,11 @@ def test_what_cannot_be_asked_is_one_sentence(trace, capsys, arguments, words):
     assert words in said and len(said.splitlines()) == 1
 
 
+def test_its_help_names_the_extra_with_its_brackets(capsys):
+    assert main(["bench", "cache", "--help"]) == 0
+    assert "fednode[bench]" in "".join(capsys.readouterr().out.split())
+
+
 def test_a_quick_run_of_the_cache_judges_nothing(trace, tmp_path, capsys):
     out = tmp_path / "out"
     asked = ["--quick", "--rows", "many,trace", "--trace", str(trace), "--out", str(out)]

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -69,7 +70,12 @@ def test_stats_say_what_each_store_does(run: Path, nest: Nested, told: Callable[
         nest.cache.get(key)
     code, out, err = told("stats")
     assert (code, err) == (0, "")
-    for words in ("run run-1", "entries       1 of 200", "hit ratio     75.0 % of 4", "staleness     1 rounds at most"):
+    for words in (
+        "run run-1",
+        "entries       1 of 200",
+        "hit ratio     75.0 % of 4",
+        "staleness     1 version at most",
+    ):
         assert words in out
     assert "pinned        12 bytes in 1" in out.split("updates")[1]
     assert "hit ratio" not in out.split("updates")[1]
@@ -164,7 +170,35 @@ def test_tune_changes_and_records(
     assert nest.guard.settings.jitter == 0.25
     assert [(one.name, one.old, one.new) for one in tuned] == [("jitter", 0.1, 0.25), ("entries", 200, 100)]
     assert "parameters.jitter was changed from 0.1 to 0.25 while the node runs" in caplog.text
-    assert "parameters.entries = 100\n" in told("tune")[1]
+    shown = told("tune")[1].splitlines()
+    assert any(line.startswith("parameters.entries = 100 ") and "entries at most: 1 or more" in line for line in shown)
+    assert shown[-1] == "updates: nothing to change while the node runs"
+
+
+def test_of_several_changes_none_is_made_where_one_cannot_work(
+    run: Path, nest: Nested, tuned: list[Tuned], told: Callable[..., Told]
+) -> None:
+    before = nest.guard.settings
+    code, out, err = told("tune", "--set", "parameters.jitter=0.25", "--set", "parameters.wait=-1")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert (nest.guard.settings, tuned) == (before, [])
+
+
+def test_another_run_that_is_running_is_named(run: Path, told: Callable[..., Told]) -> None:
+    assert told("stats")[2] == ""
+    other = run.parent / "run-2"
+    other.mkdir()
+    with LiveView(other / SOCKET_NAME, {}, FakeClock()):
+        os.utime(run / SOCKET_NAME, (1, 1))
+        code, out, err = told("stats")
+        assert (code, out.splitlines()[0]) == (0, "run run-2")
+        assert "others are running too: runs/run-1" in err
+        assert told("stats", run)[2] == ""
+
+
+def test_a_file_in_no_folder_is_refused_with_what_to_do(run: Path, tmp_path: Path, told: Callable[..., Told]) -> None:
+    code, out, err = told("get", "k", "--out", tmp_path / "nowhere" / "x")
+    assert (code, out) == (2, "") and "there is no folder" in err and "--out" in err
 
 
 @pytest.mark.parametrize(

@@ -90,18 +90,45 @@ def test_a_run_over_tls_with_its_own_authority(tmp_path):
         shutil.rmtree(folder)
 
 
+def test_a_server_that_is_not_there_ends_the_run_before_keys_are_made(tmp_path):
+    result = small_run(tmp_path, cache="unix:///nowhere/redis.sock")
+    assert isinstance(result.error, StoreError) and "\n" not in str(result.error)
+    assert report_of(result.folder)["rounds"] == []
+
+
+def test_a_wrong_password_ends_the_run_before_keys_are_made(tmp_path, server):
+    phases = []
+
+    class Phases(SilentObserver):
+        def phase(self, words):
+            phases.append(words)
+
+    secret = tmp_path / "password"
+    secret.write_text("guess")
+    settings = small_settings(tmp_path, cache=f"unix://{server.socket}", cache_password_file=secret)
+    result = run_inproc(settings, Phases(), StopFlag())
+    assert isinstance(result.error, StoreError) and "guess" not in str(result.error)
+    assert "making keys" not in phases
+
+
 @pytest.mark.parametrize(
-    ("changes", "error"),
+    ("changes", "words"),
     [
-        ({"cache": "unix:///nowhere/redis.sock"}, StoreError),
-        ({"cache": "unix:///nowhere/redis.sock", "cache_password_file": Path("/nowhere/password")}, ConfigError),
-        ({"cache": "redis://localhost:1", "cache_ca": Path("/nowhere/ca.pem")}, ConfigError),
+        ({"cache": "redis://localhost", "cache_password_file": Path("/nowhere/password")}, "--cache-password-file"),
+        ({"cache": "redis://localhost", "cache_password_file": Path("/dev/null")}, "--cache-password-file"),
+        ({"cache": "redis://ann@localhost"}, "--cache-password-file"),
+        ({"cache": "rediss://localhost", "cache_ca": Path("/nowhere/ca.pem")}, "--cache-ca"),
+        ({"cache": "rediss://localhost", "cache_ca": Path(__file__)}, "--cache-ca"),
+        (
+            {"cache": "rediss://localhost", "cache_certificate": Path(__file__), "cache_key": Path(__file__)},
+            "--cache-key",
+        ),
     ],
 )
-def test_a_server_that_is_not_there_ends_the_run_in_one_sentence(tmp_path, changes, error):
-    result = small_run(tmp_path, **changes)
-    assert isinstance(result.error, error) and "\n" not in str(result.error)
-    assert report_of(result.folder)["rounds"] == []
+def test_files_of_the_cache_are_read_before_there_is_a_folder(tmp_path, changes, words):
+    with pytest.raises(ConfigError, match=words) as refused:
+        small_run(tmp_path, **changes)
+    assert "\n" not in str(refused.value) and not (tmp_path / "runs").exists()
 
 
 def test_a_server_that_could_evict_is_refused(tmp_path, server):
@@ -142,7 +169,7 @@ def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
             (folder,) = (tmp_path / "runs").iterdir()
             if progress.round == 1:
                 with LiveNode(folder) as node:
-                    node.ask("tune", store="parameters", name="jitter", value=0.05)
+                    node.ask("tune", changes=[["parameters", "jitter", 0.05]])
 
     result = run_inproc(small_settings(tmp_path, rounds=2), Tuning(), StopFlag())
     assert result.error is None
@@ -158,12 +185,33 @@ def test_staleness_is_tuned_within_what_the_members_were_told(tmp_path):
             with LiveNode(folder) as node:
                 seen[progress.round] = node.stats()[1]["parameters"]
                 if progress.round == 1:
-                    node.ask("tune", store="parameters", name="staleness", value=0)
+                    node.ask("tune", changes=[["parameters", "staleness", 0]])
                     with pytest.raises(ConfigError, match="0 to 1"):
-                        node.ask("tune", store="parameters", name="staleness", value=2)
+                        node.ask("tune", changes=[["parameters", "staleness", 2]])
 
     result = run_inproc(small_settings(tmp_path, rounds=3, staleness=1), Tuning(), StopFlag())
     assert result.error is None
     assert [seen[number].staleness for number in (1, 2, 3)] == [1, 0, 0]
     assert 0 < seen[1].invalidations < seen[3].invalidations
     assert any("staleness" in one for one in report_of(result.folder)["deviations"]), "not in the report"
+
+
+def test_limits_that_a_round_needs_are_not_lowered(tmp_path):
+    settings, refused = small_settings(tmp_path, rounds=2, cache="memory"), []
+
+    class Tuning(SilentObserver):
+        def round_done(self, progress):
+            (folder,) = (tmp_path / "runs").iterdir()
+            with LiveNode(folder) as node:
+                for store, name, value, _, span in node.ask("knobs")["knobs"]:
+                    if name not in ("entries", "total_bytes", "value_bytes"):
+                        continue
+                    assert span == f"{value} or more"
+                    with pytest.raises(ConfigError, match="what a round needs"):
+                        node.ask("tune", changes=[[store, name, value - 1]])
+                    refused.append((store, name))
+                node.ask("tune", changes=[["updates", "entries", 1_000]])
+                node.ask("tune", changes=[["updates", "entries", 2 * settings.clients]])
+
+    result = run_inproc(settings, Tuning(), StopFlag())
+    assert result.error is None and len(set(refused)) == 6

@@ -200,8 +200,8 @@ def test_long_keys_do_not_make_a_long_answer(node: Node) -> None:
     [("jitter", 0.1, 0.2), ("negative_ttl", 5.0, 0), ("wait", 60, 5.5), ("negative_entries", 10_000, 10)],
 )
 def test_the_guard_is_tuned(node: Node, name: str, old: float, new: float) -> None:
-    answer = node.ask("tune", store="parameters", name=name, value=new)
-    assert (answer["old"], answer["new"]) == (old, new)
+    answer = node.ask("tune", changes=[["parameters", name, new]])
+    assert answer["made"] == [["parameters", name, old, new]]
     assert getattr(node.parameters.guard.settings, name) == new
     assert node.tuned == [Tuned(node.clock.time(), "parameters", name, old, new)]
 
@@ -209,12 +209,12 @@ def test_the_guard_is_tuned(node: Node, name: str, old: float, new: float) -> No
 def test_limits_batch_and_staleness_are_tuned(node: Node) -> None:
     for number in range(10):
         node.parameters.cache.set(f"p/{number}", b"", None)
-    assert node.ask("tune", store="parameters", name="entries", value=4)["old"] == 5_000
+    assert node.ask("tune", changes=[["parameters", "entries", 4]])["made"][0][2] == 5_000
     assert (node.memory.limits.entries, node.memory.usage().entries) == (4, 4)
-    assert node.ask("tune", store="parameters", name="eviction_batch", value=64)["old"] == 16
-    assert node.ask("tune", store="parameters", name="eviction_batch", value=32)["old"] == 64
-    assert node.ask("tune", store="parameters", name="staleness", value=2)["new"] == 2
-    assert ["parameters", "entries", 4] in node.ask("knobs")["knobs"]
+    assert node.ask("tune", changes=[["parameters", "eviction_batch", 64]])["made"][0][2] == 16
+    assert node.ask("tune", changes=[["parameters", "eviction_batch", 32]])["made"][0][2] == 64
+    assert node.ask("tune", changes=[["parameters", "staleness", 2]])["made"][0][3] == 2
+    assert ["parameters", "entries", 4, "entries at most", "1 or more"] in node.ask("knobs")["knobs"]
     assert node.staleness == 2
 
 
@@ -223,7 +223,7 @@ def test_limits_batch_and_staleness_are_tuned(node: Node) -> None:
     [
         ("jitter", 0.9, "from 0 to 0.5"),
         ("wait", 0, "above 0"),
-        ("entries", 0, "at least 1"),
+        ("entries", 0, "1 or more"),
         ("entries", 1.5, "whole"),
         ("value_bytes", 1 << 30, "lower it"),
         ("eviction_batch", 0, "1 or more"),
@@ -237,9 +237,47 @@ def test_limits_batch_and_staleness_are_tuned(node: Node) -> None:
 def test_what_cannot_work_is_refused_and_changes_nothing(node: Node, name: str, value: object, words: str) -> None:
     before = node.ask("knobs")
     with pytest.raises(ConfigError, match=words):
-        node.ask("tune", store="parameters", name=name, value=value)
+        node.ask("tune", changes=[["parameters", name, value]])
     assert node.ask("knobs") == before
     assert node.tuned == []
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        ["parameters", "jitter", 0.9],
+        ["parameters", "colour", 1],
+        ["elsewhere", "jitter", 0.1],
+        ["parameters", "jitter"],
+        ["parameters", "value_bytes", 1 << 30],
+    ],
+)
+def test_several_changes_are_all_made_or_none(node: Node, last: list[object]) -> None:
+    before = node.ask("knobs")
+    first = [["parameters", "negative_entries", 7], ["parameters", "entries", 4], ["parameters", "wait", 9.5]]
+    with pytest.raises(ConfigError):
+        node.ask("tune", changes=[*first, last])
+    assert (node.ask("knobs"), node.tuned) == (before, [])
+    assert isinstance(node.parameters.guard.settings.negative_entries, int)
+    assert [row[3] for row in node.ask("tune", changes=first)["made"]] == [7, 4, 9.5]
+    assert [one.name for one in node.tuned] == ["negative_entries", "entries", "wait"]
+
+
+def test_a_limit_goes_no_lower_than_what_is_needed() -> None:
+    memory = MemoryBackend(FakeClock(), Limits(4, 1_000, 100))
+    knobs = {knob.name: knob for knob in memory_knobs(memory, 16, memory.limits)}
+    for name in ("entries", "total_bytes", "value_bytes"):
+        least = int(knobs[name].read())
+        with pytest.raises(ConfigError, match=f"{least} or more"):
+            knobs[name].turn(least - 1)
+        assert knobs[name].turn(least + 1) == (least, least + 1)
+        assert knobs[name].turn(least) == (least + 1, least)
+        assert knobs[name].span == f"{least} or more"
+
+
+def test_a_store_without_knobs_is_named(node: Node) -> None:
+    assert node.ask("knobs")["fixed"] == [name for name in node.stores if name != "parameters"]
+    assert all(means and span for _, name, _, means, span in node.ask("knobs")["knobs"] if name != "staleness")
 
 
 def test_a_change_that_cannot_be_recorded_was_made_all_the_same(node: Node) -> None:
@@ -247,7 +285,7 @@ def test_a_change_that_cannot_be_recorded_was_made_all_the_same(node: Node) -> N
         raise OSError("full")
 
     answers = Answers(node.stores, node.clock, "run-1", broken)
-    answer = parsed(answers.answer(line({"do": "tune", "store": "parameters", "name": "jitter", "value": 0.2})))
+    answer = parsed(answers.answer(line({"do": "tune", "changes": [["parameters", "jitter", 0.2]]})))
     assert (answer["ok"], node.parameters.guard.settings.jitter) == (True, 0.2)
 
 

@@ -51,7 +51,7 @@ def test_every_number_is_there_under_its_type() -> None:
         "fednode_cache_deletes_total": 12,
         "fednode_cache_loads_total": 13,
         "fednode_cache_invalidations_total": 14,
-        "fednode_cache_staleness_rounds": 2,
+        "fednode_cache_staleness_versions": 2,
         "fednode_cache_limit_entries": 50,
         "fednode_cache_limit_bytes": 1_000,
     }

@@ -13,7 +13,7 @@ from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
 from fednode.errors import ConfigError, DataError, StoreError
-from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_run, place
+from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_runs, place
 from fednode.live.messages import MOST_ANSWERED, MOST_ASKED, parsed
 from fednode.live.serving import _MOST
 
@@ -138,7 +138,7 @@ def test_a_long_path_is_no_hindrance(tmp_path: Path, clock: FakeClock) -> None:
     folder.mkdir(parents=True)
     with LiveView(folder / SOCKET_NAME, {}, clock) as view:
         assert view.error is None
-        with LiveNode(live_run(folder)) as node:
+        with LiveNode(live_runs(folder)[0]) as node:
             assert node.stats()[0] == "y" * 120
     assert names(folder) == []
 
@@ -180,7 +180,7 @@ def test_many_requests_at_once_are_answered_in_order(run: Path, view: LiveView) 
         connection.sendall(b'{"do":"stats"}\n{"do":"keys"}\nnonsense\n{"do":"knobs"}\n')
         lines = connection.makefile("rb")
         answers = [parsed(lines.readline()) for _ in range(4)]
-    assert [sorted(answer)[0] for answer in answers] == ["ok", "keys", "cause", "knobs"]
+    assert [sorted(answer)[0] for answer in answers] == ["ok", "keys", "cause", "fixed"]
 
 
 def test_a_request_in_drops_is_answered(run: Path, view: LiveView) -> None:
@@ -324,7 +324,7 @@ def test_the_newest_running_run_is_found(tmp_path: Path, clock: FakeClock) -> No
     for folder in folders:
         folder.mkdir(parents=True)
     with pytest.raises(DataError, match="no run under"):
-        live_run(None, runs)
+        live_runs(None, runs)
     with ExitStack() as stack:
         for folder in folders[:2]:
             stack.enter_context(LiveView(folder / SOCKET_NAME, {}, clock))
@@ -333,10 +333,10 @@ def test_the_newest_running_run_is_found(tmp_path: Path, clock: FakeClock) -> No
         with place.reachable(folders[2], SOCKET_NAME) as path:
             dead.bind(path)
         dead.close()
-        assert live_run(None, runs) == runs / "b"
-        assert live_run(runs / "a", runs) == runs / "a"
+        assert live_runs(None, runs)[0] == runs / "b"
+        assert live_runs(runs / "a", runs) == [runs / "a"]
         with pytest.raises(DataError, match="no node is running"):
-            live_run(runs / "c", runs)
+            live_runs(runs / "c", runs)
 
 
 def test_a_node_that_is_too_busy_to_let_anybody_in_is_running_all_the_same(run: Path, clock: FakeClock) -> None:

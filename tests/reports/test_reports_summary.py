@@ -23,6 +23,16 @@ def test_it_says_what_a_person_asks_first() -> None:
     assert rows["Time"] == "61.5 s"
 
 
+def test_what_came_down_is_set_beside_sending_the_whole_model_each_time() -> None:
+    record = sample_record()
+    whole = record.trust.float32_bytes
+    sizes = (whole, whole // 2, 0, whole // 2)
+    rounds = tuple(replace(entry, bytes_down=size) for entry, size in zip(record.rounds, sizes, strict=False))
+    told = dict(summary_rows(replace(record, rounds=rounds)))["Download"]
+    assert told.endswith("a client a round, 0.667 x sending the whole model each time")
+    assert dict(summary_rows(replace(record, rounds=())))["Download"] == "no client was asked"
+
+
 def test_a_smooth_run_has_no_row_of_troubles() -> None:
     record = sample_record()
     rows = dict(summary_rows(replace(record, rounds=record.rounds[:4])))

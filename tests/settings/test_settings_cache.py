@@ -61,3 +61,31 @@ def test_what_is_refused_is_never_repeated(place):
             causes.append(error)
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         assert SECRET not in "".join(map(str, causes))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"cache_password_file": "p"}, "cache_password_file is for a Redis server, and cache is file"),
+        ({"cache": "memory", "cache_ca": "c"}, "cache_ca is for a Redis server, and cache is memory"),
+        (
+            {"cache": "file", "cache_certificate": "c", "cache_key": "k"},
+            "cache_certificate and cache_key are for a Redis server",
+        ),
+        ({"cache": "redis://host", "cache_ca": "c"}, "without TLS"),
+        ({"cache": "unix:///s", "cache_ca": "c", "cache_password_file": "p"}, "cache_ca would do nothing without TLS"),
+        ({"cache": "rediss://host", "cache_key": "k"}, "cache_key needs cache_certificate beside it"),
+        ({"cache": "rediss://host", "cache_certificate": "k"}, "cache_certificate needs cache_key beside it"),
+    ],
+)
+def test_files_that_the_cache_would_not_use_are_refused_by_their_flag(given, words):
+    with pytest.raises(ConfigError, match=words) as refused:
+        resolve(None, {}, given)
+    flags = ["--" + name.replace("_", "-") for name in given if name in words]
+    assert [flag for flag in flags if flag not in str(refused.value)] == []
+
+
+def test_files_that_it_uses_are_taken():
+    given = {"cache_password_file": "p", "cache_ca": "a", "cache_certificate": "c", "cache_key": "k"}
+    assert resolve(None, {}, {"cache": "rediss+cluster://host", **given}).cache_key
+    assert resolve(None, {}, {"cache": "redis://host", "cache_password_file": "p"}).cache_password_file

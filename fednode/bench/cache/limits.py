@@ -1,6 +1,7 @@
 """What the cache must hold, each limit with the figure it is held against; nothing is judged on a small run."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from fednode.bench.cache import array, hot, many, sweep
@@ -31,19 +32,25 @@ _IDLE: Final = 2.0
 
 
 def judged(measured: Measured) -> tuple[Verdict, ...]:
-    """Return a verdict for each thing that must hold; open where this run did not measure it in full."""
+    """Return a verdict for each thing that must hold; open where this run did not measure it in full.
+
+    A row that broke fails, in a small run too.
+    """
     answers = measured.answers if measured.judged else {}
     whole = measured if measured.judged else Measured()
-    return (
-        _hot(spreads(answers.get("hot"))),
-        _many(spreads(answers.get("many"))),
-        _array(spreads(answers.get("array"))),
-        _trace(whole),
-        _updates(answers.get("updates")),
-        _frozen(answers.get("frozen")),
-        _invalidation(spreads(answers.get("invalidation"))),
-        _sweep(answers.get("sweep")),
-    )
+    verdicts = {
+        "hot": _hot(spreads(answers.get("hot"))),
+        "many": _many(spreads(answers.get("many"))),
+        "array": _array(spreads(answers.get("array"))),
+        "trace": _trace(whole),
+        "updates": _updates(answers.get("updates")),
+        "frozen": _frozen(answers.get("frozen")),
+        "invalidation": _invalidation(spreads(answers.get("invalidation"))),
+        "sweep": _sweep(answers.get("sweep")),
+    }
+    for row, why in measured.broken.items():
+        verdicts[row] = replace(verdicts.get(row, Verdict(row, ())), broken=why)
+    return tuple(verdicts.values())
 
 
 def spreads(answer: Mapping[str, Any] | None) -> dict[str, Spread]:

@@ -83,7 +83,7 @@ def _unmeasured(measured: Measured) -> list[str]:
     lines = []
     if not measured.judged:
         lines.append("a small run judges nothing: leave --quick out")
-    elif measured.replayed is None:
+    elif measured.replayed is None and "trace" not in measured.broken:
         lines.append("the default policy was not judged: give a trace of block accesses with --trace FILE")
     return lines
 
@@ -101,6 +101,7 @@ def document(measured: Measured, verdicts: tuple[Verdict, ...]) -> dict[str, Any
     return {
         "full": measured.judged,
         "rows": {row: dict(answer) for row, answer in measured.answers.items()},
+        "broken": dict(measured.broken),
         "trace": None if measured.replayed is None else trace_report.document(measured.replayed),
         "verdicts": [verdict.to_dict() for verdict in verdicts],
     }

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from fednode.bench.processes import Job, run_job, run_side_by_side
+from fednode.bench.trace.reading import BadTrace
 from fednode.bench.trace.suite import Replayed, TraceOptions, run_trace
 from fednode.clock import Clock
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, FednodeError
 
 ROWS: Final = ("hot", "many", "array", "trace", "updates", "frozen", "invalidation", "sweep", "columns")
 JUDGED_POLICIES: Final = ("lru", "adaptive")
@@ -50,7 +51,10 @@ QUICK: Final = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """What to measure; `trace` is the file that hit ratios are taken on. Raises ConfigError for an unknown row."""
+    """What to measure; `trace` is the file that hit ratios are taken on.
+
+    Raises ConfigError for an unknown row, BadTrace for a trace that is no file, whether its row is measured or not.
+    """
 
     rows: tuple[str, ...] = ROWS
     trace: Path | None = None
@@ -60,15 +64,19 @@ class CacheOptions:
         unknown = [row for row in self.rows if row not in ROWS]
         if unknown:
             raise ConfigError(f"there is no row '{unknown[0]}': choose from {', '.join(ROWS)}")
+        if self.trace is not None and (not self.trace.exists() or self.trace.is_dir()):
+            raise BadTrace(f"{self.trace} is not a file: name a trace of block accesses with --trace")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The answers of one run by row, and the replay. `judged`: whether it was a full run, whose limits count."""
+    """The answers of one run by row, and the replay. `judged`: whether it was a full run, whose limits count; `broken`:
+    why the other rows have none."""
 
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     replayed: Replayed | None = None
     judged: bool = True
+    broken: Mapping[str, str] = field(default_factory=dict)
 
 
 Say = Callable[[str], None]
@@ -83,24 +91,32 @@ class Runner:
 
 
 def run_cache(options: CacheOptions, say: Say, clock: Clock, runner: Runner | None = None) -> Measured:
-    """Measure all rows and return the answers; `say` hears of each after it.
-
-    Raises RowFailed when a row's process fails, BadTrace for a trace that is none.
-    """
+    """Measure all rows and return the answers; `say` hears of each after it. A row that breaks costs no other."""
     runner = runner or Runner()
     answers: dict[str, dict[str, Any]] = {}
+    broken: dict[str, str] = {}
     replayed = None
     for row in dict.fromkeys(options.rows):
         start = clock.now()
-        if row != "trace":
-            answers[row] = runner.alone(Job(row, f"fednode.bench.cache.{row}", asked(row, options.sizes)))
-        elif options.trace is not None:
-            replayed = run_trace(options.trace, options.sizes.trace, say, runner.together)
-        else:
-            say("trace: not measured; give a trace of block accesses with --trace FILE")
+        try:
+            if row != "trace":
+                answers[row] = runner.alone(Job(row, f"fednode.bench.cache.{row}", asked(row, options.sizes)))
+            elif options.trace is not None:
+                replayed = run_trace(options.trace, options.sizes.trace, say, runner.together)
+            else:
+                say("trace: not measured; give a trace of block accesses with --trace FILE")
+                continue
+        except Exception as error:  # noqa: BLE001 (whatever it is, the other rows are worth having)
+            broken[row] = _why(error)
+            say(f"{row}: broken: {broken[row]}")
             continue
         say(f"{row}: {clock.now() - start:.0f} s")
-    return Measured(answers, replayed, options.sizes == FULL)
+    return Measured(answers, replayed, options.sizes == FULL, broken)
+
+
+def _why(error: Exception) -> str:
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if isinstance(error, FednodeError) else f"{type(error).__name__}: {words}"
 
 
 def asked(row: str, sizes: Sizes) -> dict[str, Any]:

@@ -13,9 +13,7 @@ def words(found: Replayed) -> list[str]:
         "hits in % of all accesses, by entries:",
         *_hits(found),
         "",
-        f"over {REFERENCE} in % of its hits:",
         *_over(found),
-        "",
         f"an infinite cache: {100 * found.infinite:.2f} %",
     ]
 
@@ -30,12 +28,16 @@ def _hits(found: Replayed) -> list[str]:
 
 
 def _over(found: Replayed) -> list[str]:
-    rows = [["policy", *(f"{size:,}" for size in found.belady)]]
+    """The comparison, and an empty line; nothing where there is only the reference."""
+    rows = []
     for policy in found.policies:
         over = [found.over_reference(policy, size) for size in found.belady]
         if policy != REFERENCE:
             rows.append([policy, *("-" if ratios is None else f"{100 * ratios.middle:+.1f}" for ratios in over)])
-    return aligned(rows)
+    if not rows:
+        return []
+    heading = ["policy", *(f"{size:,}" for size in found.belady)]
+    return [f"over {REFERENCE} in % of its hits:", *aligned([heading, *rows]), ""]
 
 
 def _range(ratios: Ratios, how: str) -> str:
