@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeAlias
+from numbers import Real
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from fednode.errors import ConfigError, StoreError
 
@@ -18,15 +19,29 @@ class Missing(Enum):
 
     MISSING = "missing"
 
+    def __bool__(self) -> Literal[False]:
+        """False, so that `if cache.get(key):` at least never takes a miss for a value."""
+        return False
+
 
 MISSING: Final = Missing.MISSING
-"""What `get` answers when nothing is stored: different from every value, None and the empty one too."""
+"""What `get` answers when nothing is stored: different from every value, None and the empty one too.
+
+It is false, but so are stored values such as b"" and 0: ask `found is MISSING`.
+"""
 
 Value: TypeAlias = object
 """None, bool, int, float, str, bytes, a numpy array, a torch tensor, or a list, tuple or str-keyed dict of these.
 
 `fednode.cache.values` says so in code: it refuses anything else, and keeps what is stored out of its callers' reach.
 """
+
+
+class Closed(StoreError):
+    """The cache was closed: nothing is read from it, and nothing stored."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is closed; open it again")
 
 
 class StoreFull(StoreError):
@@ -69,10 +84,34 @@ class Limits:
             )
 
 
+def check_key(key: object) -> None:
+    """Raise `TypeError` unless `key` is text, and of no class of its own: foreign code would run under a lock."""
+    if type(key) is not str:
+        raise TypeError(f"a cache key of type {type(key).__name__} means nothing; make it text (str)")
+
+
 def check_ttl(ttl: float | None) -> None:
-    """Raise `ValueError` unless `ttl` is None (never expires) or a finite number of seconds above 0."""
-    if ttl is not None and not (math.isfinite(ttl) and ttl > 0):
-        raise ValueError(f"a time to live of {ttl} s means nothing; give seconds above 0, or None for no expiry")
+    """Raise `ValueError` unless `ttl` is None (never expires) or a finite number of seconds above 0; True is none.
+
+    One too short for the clock to tell from now is a number all the same: such a value has expired once it is stored.
+    """
+    if ttl is not None and not _lasts(ttl):
+        raise ValueError(
+            f"a time to live of {_shown(ttl)} s means nothing; give seconds above 0, or None for no expiry"
+        )
+
+
+def _lasts(ttl: Any) -> bool:
+    is_number = type(ttl) is float or (isinstance(ttl, Real) and not isinstance(ttl, bool))
+    try:
+        return is_number and math.isfinite(ttl) and bool(ttl > 0)
+    except OverflowError:
+        # a whole number beyond all floats
+        return False
+
+
+def _shown(ttl: Any) -> str:
+    return f"2**{ttl.bit_length() - 1}" if isinstance(ttl, int) and ttl.bit_length() > 1_024 else repr(ttl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +131,11 @@ class Usage:
 
 
 class CacheBackend(Protocol):
-    """Values by key until they expire. Safe to call from several threads; every call on one key is atomic."""
+    """Values by key until they expire. Safe to call from several threads; every call on one key is atomic.
+
+    A key is any text: for another one every call raises `TypeError`, and nothing is stored. Where a backend can be
+    closed, calls that read or write values raise `Closed` from then on. `str()` of it says in words where values lie.
+    """
 
     def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`. Reading never extends a life.

@@ -7,7 +7,16 @@ from dataclasses import replace
 from threading import Lock
 from typing import Final
 
-from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.backend import (
+    MISSING,
+    CacheBackend,
+    Missing,
+    TooLarge,
+    Usage,
+    Value,
+    check_key,
+    check_ttl,
+)
 from fednode.cache.pieces import (
     GENERATION_BYTES,
     PIECE_BYTES,
@@ -27,6 +36,8 @@ _TAG: Final = "\0pieces"
 _GRACE: Final = 10.0
 """Seconds that pieces outlive their manifest: who saw it finds them."""
 _ATTEMPTS: Final = 16
+_SLACK: Final = 1_000
+"""Values in pieces that may be gone below before they are looked for, on top of one for each that was there."""
 
 
 class Chunked:
@@ -36,7 +47,7 @@ class Chunked:
     through as it is, a larger one as pieces and, after them, a manifest with a checksum. Where `inner` lost or changed
     a piece the value is a miss, counted in `damaged`, and the rest of it is freed. A killed process may leave pieces
     without a manifest in an `inner` that outlives it: they are freed when this is made. `usage` is that of `inner`:
-    each piece counts as an entry; `sweep` counts values.
+    each piece counts as an entry; `sweep` counts values. Raises `ValueError` for sizes with which it would never cut.
     """
 
     def __init__(
@@ -47,6 +58,11 @@ class Chunked:
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         check_piece_bytes(piece_bytes, value_bytes)
+        if value_bytes < piece_bytes:
+            raise ValueError(
+                f"values of {value_bytes} bytes at most are never cut into pieces of {piece_bytes} bytes; give smaller "
+                "pieces, or leave the cutting out"
+            )
         self._inner = inner
         self._piece_bytes = piece_bytes
         self._value_bytes = value_bytes
@@ -54,9 +70,16 @@ class Chunked:
         self._limit = encoded_limit(value_bytes)
         self._stripes = tuple(Lock() for _ in range(_STRIPES))
         self._lock = Lock()
-        self._split: dict[str, tuple[str, ...]] = {}
+        # serialises those that pin for a moment: two at once might refuse each other
+        self._holding = Lock()
+        self._tight = False
+        self._split: dict[str, Manifest] = {}
+        self._most_split = _SLACK
         self._damaged = self._refused = 0
         self._load()
+
+    def __str__(self) -> str:
+        return str(self._inner)
 
     def get(self, key: str) -> Value | Missing:
         """As `CacheBackend.get`."""
@@ -72,7 +95,7 @@ class Chunked:
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """As `CacheBackend.set`."""
         check_ttl(ttl)
-        self._store(key, value, ttl, self._inner.set)
+        self._store(key, value, ttl, pinned=False)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """As `CacheBackend.set_many`; one by one, for what has pieces needs an order."""
@@ -82,13 +105,13 @@ class Chunked:
 
     def pin(self, key: str, value: Value) -> None:
         """As `CacheBackend.pin`: no piece of it is evicted."""
-        self._store(key, value, None, lambda place, content, _: self._inner.pin(place, content))
+        self._store(key, value, None, pinned=True)
 
     def delete(self, key: str) -> bool:
         """As `CacheBackend.delete`."""
         with self._stripe(key):
             there = self._inner.delete(_place(key))
-            self._free(self._split.pop(key, ()))
+            self._free_split(key)
         return there
 
     def clear(self) -> None:
@@ -102,16 +125,7 @@ class Chunked:
     def sweep(self) -> int:
         """Free what has expired; the number of values freed. No work where `inner` frees nothing."""
         freed = self._inner.sweep()
-        if not freed or not self._split:
-            return freed
-        there = {place[1:] for place in self._inner.keys(_place(""))}
-        for key in [key for key in tuple(self._split) if key not in there]:
-            with self._stripe(key):
-                # nobody writes it now; a write that was under way a moment ago has put its manifest there
-                if isinstance(self._inner.get(_place(key)), Missing):
-                    # the inner counted those of its pieces that it freed
-                    freed -= self._free(self._split.pop(key, ()))
-        return max(0, freed)
+        return max(0, freed - self._look_for_gone()) if freed and self._split else freed
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """As `CacheBackend.keys`."""
@@ -123,9 +137,7 @@ class Chunked:
         inner = self._inner.usage()
         return replace(inner, damaged=inner.damaged + self._damaged, refusals=inner.refusals + self._refused)
 
-    def _store(
-        self, key: str, value: Value, ttl: float | None, put: Callable[[str, Value, float | None], None]
-    ) -> None:
+    def _store(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         size = size_of(value)
         if size > self._value_bytes:
             with self._lock:
@@ -133,32 +145,66 @@ class Chunked:
             raise TooLarge(size, self._value_bytes)
         if size <= self._piece_bytes and not _looks_split(value):
             with self._stripe(key):
-                put(_place(key), value, ttl)
-                self._free(self._split.pop(key, ()))
+                self._put(_place(key), value, ttl, pinned=pinned)
+                self._free_split(key)
             return
         data = encode(value)
         if len(data) > self._limit:
             raise TooLarge(len(data), self._limit)
         ready = cut(key_bytes(key), data, self._piece_bytes, self._draw(GENERATION_BYTES))
         with self._stripe(key):
-            self._store_pieces(key, ready, ttl, put)
+            self._store_pieces(key, ready, ttl, pinned=pinned)
+        if len(self._split) > self._most_split:
+            self._look_for_gone()
 
-    def _store_pieces(
-        self, key: str, ready: Cut, ttl: float | None, put: Callable[[str, Value, float | None], None]
-    ) -> None:
+    def _put(self, place: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
+        if pinned:
+            self._inner.pin(place, value)
+        else:
+            self._inner.set(place, value, ttl)
+
+    def _store_pieces(self, key: str, ready: Cut, ttl: float | None, *, pinned: bool) -> None:
         names = _names(key, ready.manifest)
-        evictions = self._inner.usage().evictions
         try:
-            for name, piece in zip(names, ready.pieces, strict=True):
-                put(name, bytes(piece), None if ttl is None else ttl + _GRACE)
-            if self._inner.usage().evictions != evictions and len(self._inner.get_many(names)) != len(names):
-                raise StoreFull(f"no room for {ready.manifest.size} bytes in pieces; raise the limits of the cache")
-            put(_place(key), (_TAG, ready.record), ttl)
+            if pinned or not self._stored_with_room(key, ready, ttl):
+                self._store_held(key, ready, ttl, pinned=pinned)
         except BaseException:
             self._free(names)
             raise
-        self._free(self._split.pop(key, ()))
-        self._split[key] = names
+        self._free_split(key)
+        self._split[key] = ready.manifest
+
+    def _stored_with_room(self, key: str, ready: Cut, ttl: float | None) -> bool:
+        """Store it as it is; False where something was evicted meanwhile, which may have been a piece of it."""
+        if self._tight and ready.pieces:
+            # there was no room a moment ago: to try costs a write of every piece
+            return False
+        evictions = self._inner.usage().evictions
+        for name, piece in zip(_names(key, ready.manifest), ready.pieces, strict=True):
+            self._inner.set(name, bytes(piece), _longer(ttl))
+        if self._inner.usage().evictions != evictions:
+            return False
+        self._inner.set(_place(key), (_TAG, ready.record), ttl)
+        return not ready.pieces or self._inner.usage().evictions == evictions
+
+    def _store_held(self, key: str, ready: Cut, ttl: float | None, *, pinned: bool) -> None:
+        """Store it with its pieces pinned until all of it is there: some policies would let newcomers go first."""
+        names = _names(key, ready.manifest)
+        with self._holding:
+            evictions = self._inner.usage().evictions
+            for name, piece in zip(names, ready.pieces, strict=True):
+                self._inner.pin(name, bytes(piece))
+            self._put(_place(key), (_TAG, ready.record), ttl, pinned=pinned)
+            self._tight = self._inner.usage().evictions != evictions
+            if pinned:
+                return
+            try:
+                # in place and of the same size: nothing makes way for them
+                for name, piece in zip(names, ready.pieces, strict=True):
+                    self._inner.set(name, bytes(piece), _longer(ttl))
+            except BaseException:
+                self._inner.delete(_place(key))
+                raise
 
     def _whole(self, key: str, content: Value | Missing) -> Value | Missing:
         for _ in range(_ATTEMPTS):
@@ -189,7 +235,7 @@ class Chunked:
             with self._stripe(key):
                 # nobody writes it now: it expired, or was evicted
                 if isinstance(self._inner.get(_place(key)), Missing):
-                    self._free(self._split.pop(key, ()))
+                    self._free_split(key)
         return MISSING
 
     def _drop(self, key: str, record: bytes) -> Missing:
@@ -199,8 +245,26 @@ class Chunked:
                 with self._lock:
                     self._damaged += 1
                 self._inner.delete(_place(key))
-                self._free(self._split.pop(key, ()))
+                self._free_split(key)
         return MISSING
+
+    def _look_for_gone(self) -> int:
+        """Free what is left of values that expired or were evicted; how many pieces were gone already."""
+        gone = 0
+        there = {place[1:] for place in self._inner.keys(_place(""))}
+        for key in [key for key in tuple(self._split) if key not in there]:
+            with self._stripe(key):
+                # nobody writes it now; a write that was under way a moment ago has put its manifest there
+                if isinstance(self._inner.get(_place(key)), Missing):
+                    gone += self._free_split(key)
+        # half of them at most are gone the next time
+        self._most_split = 2 * len(self._split) + _SLACK
+        return gone
+
+    def _free_split(self, key: str) -> int:
+        """Delete the pieces that the last write of `key` left; how many were gone already."""
+        manifest = self._split.pop(key, None)
+        return 0 if manifest is None else self._free(_names(key, manifest))
 
     def _free(self, names: Iterable[str]) -> int:
         """Delete pieces; how many were gone already."""
@@ -217,19 +281,24 @@ class Chunked:
             pieces.setdefault(name.split(":", 2)[2], []).append(name)
         for key, names in pieces.items():
             content = self._inner.get(_place(key))
-            kept: tuple[str, ...] = ()
+            kept: Manifest | None = None
             if _looks_split(content):
                 with suppress(Damaged):
-                    kept = _names(key, Manifest.read(content[1], self._limit))  # type: ignore[index]
-            self._free(set(names) - set(kept))
-            if kept:
+                    kept = Manifest.read(content[1], self._limit)  # type: ignore[index]
+            self._free(set(names) - set(_names(key, kept) if kept else ()))
+            if kept and kept.count:
                 self._split[key] = kept
 
     def _stripe(self, key: str) -> Lock:
         return self._stripes[hash(key) % _STRIPES]
 
 
+def _longer(ttl: float | None) -> float | None:
+    return None if ttl is None else ttl + _GRACE
+
+
 def _place(key: str) -> str:
+    check_key(key)
     return "v" + key
 
 

@@ -47,6 +47,9 @@ class Counted:
         self._hits, self._misses, self._sets, self._deletes, self._loads = (Tally() for _ in range(5))
         self.get = _counting(inner.get, self._hits, self._misses)
 
+    def __str__(self) -> str:
+        return str(self._inner)
+
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """Those of `keys` that are there; each different key counts once, as a hit or as a miss."""
         asked = keys if isinstance(keys, (list, tuple)) else list(keys)

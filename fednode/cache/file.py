@@ -17,7 +17,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Self
 
-from fednode.cache.backend import MISSING, Limits, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.backend import (
+    MISSING,
+    Closed,
+    Limits,
+    Missing,
+    StoreFull,
+    TooLarge,
+    Usage,
+    Value,
+    check_key,
+    check_ttl,
+)
 from fednode.cache.file_format import ASIDE_NAME, VALUE_NAME, DamagedFile, Header, read_value
 from fednode.cache.memory import WhenFull
 from fednode.cache.values import encode, size_of
@@ -45,9 +56,10 @@ class FileBackend:
     What `set` stored is there after the process was killed and after a power cut; a `set` that was cut short left the
     old value or the new one. A deletion outlives a killed process; a power cut may undo the last ones. A truncated or
     changed file, or one of another version, is a miss: removed and counted in `damaged`. Where the disk fails, every
-    verb raises `StoreError`. Within a process expiry is monotonic; across a restart it is the wall clock's, and an
-    opening with that set back leaves one ttl at most. Keys are in memory, values only while a call works on them. Order
-    of use is not kept: after opening, the oldest written entry counts as the least recently used; pins are kept.
+    verb raises `StoreError`. After `close` calls raise `Closed`. Within a process expiry is monotonic; across a restart
+    it is the wall clock's, and an opening with that set back leaves one ttl at most. Keys are in memory, values only
+    while a call works on them. Order of use is not kept: after opening, the oldest written entry counts as the least
+    recently used; pins are kept.
 
     `limits` bound the bytes of the values; on the disk come a header each, and the one value being written. Entries
     that lower limits leave no room for are evicted at opening under `WhenFull.EVICT`; pinned ones, and under REFUSE
@@ -57,8 +69,10 @@ class FileBackend:
     forked child must not use its parent's. The folder becomes 0700, files are 0600; other files in it are left alone.
     """
 
-    def __init__(self, folder: Path, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | str, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
+        if not isinstance(folder, (str, Path)):
+            raise TypeError(f"a cache folder of type {type(folder).__name__} means nothing; give a path or text")
+        self._folder = folder = Path(folder)
         self._clock = clock
         self._limits = limits
         self._when_full = when_full
@@ -78,6 +92,9 @@ class FileBackend:
         except BaseException:
             self._release()
             raise
+
+    def __str__(self) -> str:
+        return f"the cache folder {self._folder}"
 
     def __enter__(self) -> Self:
         return self
@@ -162,6 +179,7 @@ class FileBackend:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """The keys that begin with `prefix` and have not expired, as of this call."""
+        check_key(prefix)
         with self._lock:
             self._require_open()
             now = self._clock.now()
@@ -182,9 +200,10 @@ class FileBackend:
 
     def _require_open(self) -> None:
         if not self._release.alive:
-            raise ValueError(f"the cache in {self._folder} is closed; open it again")
+            raise Closed(str(self))
 
     def _living(self, key: str) -> _Entry | None:
+        check_key(key)
         self._require_open()
         entry = self._entries.get(key)
         if entry is not None and entry.expires_at <= self._clock.now():
@@ -194,6 +213,7 @@ class FileBackend:
         return entry
 
     def _store(self, key: str, value: Value, life: float, *, pinned: bool) -> None:
+        check_key(key)
         size = size_of(value)
         if size > self._limits.value_bytes:
             with self._lock:

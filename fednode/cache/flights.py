@@ -4,7 +4,8 @@ A flight is one call of one loader. It is in the air from `join` to `land`. A wr
 its answer is stored, and then the answer is not stored, or waits the moment that storing takes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from threading import Event, Lock, get_ident
 
 from fednode.cache.backend import MISSING, Missing, Value
@@ -14,7 +15,7 @@ from fednode.cache.owned import Frozen, thaw
 class Flight:
     """One load of one key. Whoever finds it in the air waits for `landed` and takes `outcome`."""
 
-    __slots__ = ("_answer", "error", "landed", "leader", "overtaken", "settled", "storing")
+    __slots__ = ("_answer", "_error", "landed", "leader", "overtaken", "settled", "storing")
 
     def __init__(self) -> None:
         self.leader = get_ident()
@@ -22,7 +23,7 @@ class Flight:
         self.overtaken = False
         self.storing = False
         self.settled = False
-        self.error: Exception | None = None
+        self._error: Exception | None = None
         self._answer: Frozen | Missing = MISSING
 
     def answer(self, found: Frozen | Missing) -> None:
@@ -31,14 +32,14 @@ class Flight:
         self.settled = True
 
     def fail(self, error: Exception) -> None:
-        """The load ended with `error`, which everybody who waits gets."""
-        self.error = error
+        """The load ended with `error`, of which everybody who waits gets a copy."""
+        self._error = error
         self.settled = True
 
     def outcome(self) -> Value | Missing:
         """What the load ended with, for one caller alone. Raises its error. Only once it is settled."""
-        if self.error is not None:
-            raise self.error
+        if self._error is not None:
+            raise _own_copy(self._error)
         return MISSING if isinstance(self._answer, Missing) else thaw(self._answer)
 
 
@@ -99,7 +100,12 @@ class Flights:
             if self._flights:
                 busy = self._overtaken(self._flights.get(key))
         if busy is not None:
-            busy.landed.wait()
+            try:
+                busy.landed.wait()
+            except BaseException:
+                # interrupted: nobody will write, and a count left behind would keep every load from being stored
+                self.end_write(key)
+                raise
 
     def end_write(self, key: str) -> None:
         """The write of `key` is done, or was refused."""
@@ -108,15 +114,19 @@ class Flights:
             if left:
                 self._writers[key] = left
 
-    def begin_writes(self, keys: Iterable[str]) -> None:
-        """As `begin_write`, for many keys in one go."""
+    def begin_writes(self, keys: Sequence[str]) -> None:
+        """As `begin_write`, for many different keys in one go."""
         with self._lock:
             for key in keys:
                 self._writers[key] = self._writers.get(key, 0) + 1
             busy = [self._overtaken(self._flights.get(key)) for key in keys] if self._flights else []
-        _wait_for(busy)
+        try:
+            _wait_for(busy)
+        except BaseException:
+            self.end_writes(keys)
+            raise
 
-    def end_writes(self, keys: Iterable[str]) -> None:
+    def end_writes(self, keys: Sequence[str]) -> None:
         """The write of `keys` is done, or was refused."""
         for key in keys:
             self.end_write(key)
@@ -126,7 +136,11 @@ class Flights:
         with self._lock:
             self._clearing += 1
             busy = [self._overtaken(flight) for flight in self._flights.values()]
-        _wait_for(busy)
+        try:
+            _wait_for(busy)
+        except BaseException:
+            self.end_clear()
+            raise
 
     def end_clear(self) -> None:
         """Everything is forgotten."""
@@ -151,6 +165,18 @@ class Flights:
             f"the loader of {key!r} asks for {key!r} again, itself or through another key's loader, and would wait for "
             "itself; load what it needs under another key"
         )
+
+
+def _own_copy(error: Exception) -> Exception:
+    """`error` for one thread alone: its traceback grows with each raise. Itself where its type cannot be copied."""
+    try:
+        mine = copy(error)
+    except Exception:  # noqa: BLE001 - the constructor is anybody's
+        return error
+    if type(mine) is not type(error) or mine is error:
+        return error
+    mine.__cause__ = error
+    return mine
 
 
 def _wait_for(flights: Iterable[Flight | None]) -> None:

@@ -118,13 +118,17 @@ class Guarded:
         self._loads, self._errors, self._shared = Tally(), Tally(), Tally()
         self._known, self._overtaken, self._unstored = Tally(), Tally(), Tally()
 
+    def __str__(self) -> str:
+        return str(self._inner)
+
     def get_or_load(self, key: str, loader: Loader, ttl: float | None) -> Value | Missing:
         """What `get` finds; else what `loader` answers, stored for `ttl` seconds, or remembered as `MISSING`.
 
-        One loader of a key runs at a time. Its value or its error goes to everybody who waits for it, to each a copy
-        that is his own; an error is not remembered. A loader that was interrupted (`KeyboardInterrupt` and the like)
-        leaves those who wait to load for themselves. What a `set`, `delete` or `clear` overtook is handed to those who
-        had asked before, and not stored; so is what finds no room.
+        One loader of a key runs at a time. Its value or its error goes to everybody who waits for it: to each a copy
+        that is his own, of an error with the first as its cause where its type can be copied. An error is not
+        remembered. A loader that was interrupted (`KeyboardInterrupt` and the like) leaves those who wait to load for
+        themselves. What a `set`, `delete` or `clear` overtook is handed to those who had asked before, and not stored;
+        so is what finds no room.
 
         Raises what the loader raises, what `set` raises except for want of room, `StillLoading` after `settings.wait`
         seconds, and `RuntimeError` for a loader that asks for its own key.
@@ -150,8 +154,9 @@ class Guarded:
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """Store `value` for about `ttl` seconds; overtakes a load under way. Raises as the cache below does."""
-        self._begin(key)
+        self._flights.begin_write(key)
         try:
+            self._forget_missing(key)
             self._inner.set(key, value, self._varied(ttl))
         finally:
             self._flights.end_write(key)
@@ -160,9 +165,9 @@ class Guarded:
         """`set` for each item in order; lives differ from one part of the items to the next."""
         keys = tuple(items)
         self._flights.begin_writes(keys)
-        for key in keys if self._absent else ():
-            self._forget_missing(key)
         try:
+            for key in keys if self._absent else ():
+                self._forget_missing(key)
             if ttl is None or len(keys) <= _SAME_LIFE:
                 self._inner.set_many(items, self._varied(ttl))
                 return
@@ -174,16 +179,18 @@ class Guarded:
 
     def pin(self, key: str, value: Value) -> None:
         """Store `value` where no eviction reaches it; overtakes a load under way."""
-        self._begin(key)
+        self._flights.begin_write(key)
         try:
+            self._forget_missing(key)
             self._inner.pin(key, value)
         finally:
             self._flights.end_write(key)
 
     def delete(self, key: str) -> bool:
         """Forget `key`, and that it was missing; what is being loaded is not stored. True if it was there."""
-        self._begin(key)
+        self._flights.begin_write(key)
         try:
+            self._forget_missing(key)
             return self._inner.delete(key)
         finally:
             self._flights.end_write(key)
@@ -257,16 +264,13 @@ class Guarded:
             # a cache without room is no reason to fail whoever asked
             self._unstored.one()
 
-    def _begin(self, key: str) -> None:
-        self._flights.begin_write(key)
-        if key in self._absent:
-            self._forget_missing(key)
-
     def _forget_missing(self, key: str) -> None:
-        with self._absent_lock:
-            self._absent.pop(key, None)
+        if key in self._absent:
+            with self._absent_lock:
+                self._absent.pop(key, None)
 
     def _varied(self, ttl: float | None) -> float | None:
+        check_ttl(ttl)
         jitter = self.settings.jitter
         return ttl if ttl is None or not jitter else jittered(ttl, jitter, self._draw())
 

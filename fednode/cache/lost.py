@@ -2,13 +2,17 @@
 
 from fednode.errors import StoreError
 
+WHAT_KEEPS_PINS = (
+    "set its maxmemory-policy to noeviction, let it persist to its disk (appendonly yes), and see who else writes there"
+)
+
 
 class PinLost(StoreError):
-    """`key` was pinned, nobody deleted it, and the server does not have it, or not whole."""
+    """`key` was pinned, nobody deleted it, and the server does not have it; `damaged`: or has it, and not whole."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"the pinned value {key} is gone from the server; set its maxmemory-policy to noeviction, let it persist "
-            "to its disk (appendonly yes), and see who else writes there"
-        )
+    def __init__(self, key: str, place: str = "the server", *, damaged: bool = False) -> None:
+        state = "is damaged on" if damaged else "is gone from"
+        super().__init__(f"the pinned value {key} {state} {place}; {WHAT_KEEPS_PINS}")
         self.key = key
+        self.place = place
+        self.damaged = damaged

@@ -6,7 +6,7 @@ from enum import Enum
 from threading import Lock
 from typing import Final
 
-from fednode.cache.backend import MISSING, Limits, Missing, TooLarge, Usage, Value, check_ttl
+from fednode.cache.backend import MISSING, Limits, Missing, TooLarge, Usage, Value, check_key, check_ttl
 from fednode.cache.owned import freeze, hand_out
 from fednode.cache.policies import PolicyMaker, policy_maker
 from fednode.cache.shard import Entry, Shard, find_many
@@ -34,7 +34,8 @@ class MemoryBackend:
     `policy` is a name of `fednode.cache.policies` or makes one. A key lives in the shard that its hash says, and each
     shard has its part of the limits, so the parts add up to exactly what is allowed. `shards` (None: as many as leave
     each a large part; 1 under `WhenFull.REFUSE`) is 1 for a store that pins up to its limits: with more, one shard may
-    be full of pins while others have room. Copies are made outside the locks.
+    be full of pins while others have room. Copies are made outside the locks. A signal handler must not ask the cache,
+    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache.
     """
 
     def __init__(
@@ -54,6 +55,9 @@ class MemoryBackend:
         self._count = count
         self._tuning = Lock()
 
+    def __str__(self) -> str:
+        return "this process's memory"
+
     @property
     def limits(self) -> Limits:
         """The limits as they are now."""
@@ -68,6 +72,9 @@ class MemoryBackend:
         """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
         entry = self._shards[hash(key) % self._count].find(key, self._now())
         if entry is None:
+            # what is no text was never stored: a hit needs no look at its key
+            if type(key) is not str:
+                check_key(key)
             return MISSING
         return entry.content if entry.plain else hand_out(entry.content)
 
@@ -81,6 +88,8 @@ class MemoryBackend:
         """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it."""
         if ttl is not None:
             check_ttl(ttl)
+        if type(key) is not str:
+            check_key(key)
         shard = self._shards[hash(key) % self._count]
         entry = self._entry(shard, key, value)
         now = self._now()
@@ -95,6 +104,7 @@ class MemoryBackend:
 
     def pin(self, key: str, value: Value) -> None:
         """Store `value` where no eviction reaches it, as `CacheBackend.pin` promises it."""
+        check_key(key)
         shard = self._shards[hash(key) % self._count]
         entry = self._entry(shard, key, value)
         entry.pinned = True
@@ -102,6 +112,7 @@ class MemoryBackend:
 
     def delete(self, key: str) -> bool:
         """Forget `key`; True if it was there and had not expired."""
+        check_key(key)
         return self._shards[hash(key) % self._count].delete(key, self._now())
 
     def clear(self) -> None:
@@ -116,6 +127,7 @@ class MemoryBackend:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """The keys that begin with `prefix` and have not expired; each shard as it was at one moment of the call."""
+        check_key(prefix)
         now = self._now()
         return iter([key for shard in self._shards for key in shard.keys(prefix, now)])
 
@@ -132,9 +144,10 @@ class MemoryBackend:
         """
         if batch is not None and batch < 1:
             raise ConfigError(f"an eviction batch of {batch} has no candidate; use 1 or more")
-        wanted = self._limits if limits is None else limits
-        parts = _parts(wanted, self._count)
         with self._tuning:
+            # read under the lock: another tune may have changed them a moment ago
+            wanted = self._limits if limits is None else limits
+            parts = _parts(wanted, self._count)
             self._limits = wanted
             for shard, part in zip(self._shards, parts, strict=True):
                 shard.tune(part, batch, self._now())

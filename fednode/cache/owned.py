@@ -11,7 +11,9 @@ from fednode.cache.backend import TooLarge, Value
 DEPTH: Final = 32
 """How deep lists, tuples and dicts may be nested in one value."""
 NODES: Final = 1 << 20
-"""How many items one value may have: a list shared or cyclic inside itself would copy without end."""
+"""How many items and dimensions one value may have: a list shared or cyclic in itself would copy without end."""
+DIMENSIONS: Final = 64
+"""How many dimensions an array or a tensor may have: as numpy allows."""
 TENSORS: Final = frozenset(
     ["bool", "uint8", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
     + [f"int{bits}" for bits in (8, 16, 32, 64)]
@@ -20,14 +22,35 @@ TENSORS: Final = frozenset(
 _KINDS: Final = frozenset("biufcmM")
 _CONTAINER: Final = 16
 """Bytes that a container and each of its items count, so that empty ones are not free."""
+_ARRAY: Final = 160
+"""Bytes that an array in a container counts beside its own, as measured; one that is the value counts as an entry."""
+_TENSOR: Final = 448
 
 
 class Frozen(NamedTuple):
-    """A value as the cache owns it. `size`: bytes, as `size_of` counts; `plain`: immutable, so given out as it is."""
+    """A value as the cache owns it, for `hand_out`. `size`: bytes, as `size_of` counts; `plain`: given out as it is."""
 
     content: Any
     size: int
     plain: bool
+
+
+class _Held:
+    """An array as its parts. An array object would be within reach as the `base` of its views, to be reshaped there."""
+
+    __slots__ = ("data", "dtype", "shape")
+
+    def __init__(self, array: Any) -> None:
+        # a view of its own: whoever reshapes the array meanwhile cannot come between shape and bytes
+        seen = array.view()
+        # not the caller's dtype: it may carry metadata, which is any object
+        self.dtype: Final = np.dtype(seen.dtype.str)
+        self.shape: Final[tuple[int, ...]] = seen.shape
+        if seen.dtype.kind == "b":
+            # numpy takes every byte above 0 for True
+            seen = seen.view(np.uint8) != 0
+        # tobytes() of another order goes item by item
+        self.data: Final[bytes] = np.ascontiguousarray(seen).tobytes()
 
 
 class Tally:
@@ -40,8 +63,12 @@ class Tally:
 
     def enter(self, items: int, depth: int) -> None:
         """Count a container of `items` at `depth`; raise `ValueError` where the value is too deep or too many."""
-        self.nodes += items
         self.size += _CONTAINER * (items + 1)
+        self.spread(items, depth)
+
+    def spread(self, nodes: int, depth: int) -> None:
+        """Count items or dimensions; raise as `enter` does."""
+        self.nodes += nodes
         if depth >= DEPTH or self.nodes > NODES:
             raise ValueError(
                 f"a cached value may be nested {DEPTH} deep with {NODES} items; keep numbers in an array, and no list "
@@ -54,7 +81,8 @@ def freeze(value: Any, most: int | None = None) -> Frozen:
 
     bytearray and memoryview become bytes; arrays come in C order, tensors detached. Raises `TypeError` for what is no
     `Value` (subclasses, object and structured arrays and tensors off the CPU are none), `ValueError` for text that is
-    not UTF-8, or a value nested or split too far, `TooLarge` for one over `most` bytes before that much is copied.
+    not UTF-8, or a value nested or split too far, `TooLarge` for one over `most` bytes before that much is copied. What
+    another thread changes meanwhile comes as it was at one moment, part by part, and counts as it was copied.
     """
     kind = type(value)
     if kind is bytes:
@@ -62,13 +90,13 @@ def freeze(value: Any, most: int | None = None) -> Frozen:
         return Frozen(value, len(value), plain=True)
     if kind is np.ndarray:
         _check(_buffer_size(value), most)
-        content = _own(value)
-        return Frozen(content, content.nbytes, plain=False)
+        held = _Held(value)
+        _check(len(held.data), most)
+        return Frozen(held, len(held.data), plain=False)
     if most is not None:
         _check(size_of(value), most)
     tally = Tally()
     content = walk(value, tally, 0, _own)
-    # another thread may have changed the value meanwhile
     _check(tally.size, most)
     return Frozen(content, tally.size, plain=kind in _LEAVES)
 
@@ -79,14 +107,15 @@ def _check(size: int, most: int | None) -> None:
 
 
 def thaw(frozen: Frozen) -> Value:
-    """The value for a caller: immutable, a read-only view (arrays), or a copy of its own (tensors and containers)."""
+    """The value for a caller: immutable, read-only over the stored bytes (arrays), or a copy of its own (the rest)."""
     return frozen.content if frozen.plain else hand_out(frozen.content)
 
 
 def size_of(value: Value) -> int:
     """The bytes that `value` counts against limits; nothing is copied. Raises as `freeze` does.
 
-    Bytes, text (UTF-8), arrays and tensors count their bytes, other leaves 8 or more, containers and items 16 more.
+    Bytes, text (UTF-8), arrays and tensors count their bytes, other leaves 8 or more, containers and items 16 more, and
+    arrays and tensors in containers what their objects take (160 and 448).
     """
     tally = Tally()
     walk(value, tally, 0, keep)
@@ -120,14 +149,35 @@ def walk(value: Any, tally: Tally, depth: int, take: Callable[[Any], Any]) -> An
     if measure is not None:
         tally.size += measure(value)
         return value
+    # copied first: another thread may change the length of the caller's own
     if kind is list or kind is tuple:
-        tally.enter(len(value), depth)
-        return kind([walk(item, tally, depth + 1, take) for item in value])
+        items = value[:]
+        tally.enter(len(items), depth)
+        return kind([walk(item, tally, depth + 1, take) for item in items])
     if kind is dict:
-        tally.enter(len(value), depth)
-        return {_key(key, tally): walk(item, tally, depth + 1, take) for key, item in value.items()}
-    tally.size += _buffer_size(value)
-    return take(value)
+        pairs = value.copy()
+        tally.enter(len(pairs), depth)
+        return {_key(key, tally): walk(item, tally, depth + 1, take) for key, item in pairs.items()}
+    return _buffer(value, tally, depth, take)
+
+
+def _buffer(value: Any, tally: Tally, depth: int, take: Callable[[Any], Any]) -> Any:
+    _buffer_size(value)
+    taken = take(value)
+    kind = type(taken)
+    if kind is _Held or kind is np.ndarray:
+        tally.size += len(taken.data) if kind is _Held else int(taken.nbytes)
+        object_size, dimensions = _ARRAY, len(taken.shape)
+    elif kind in (bytes, bytearray, memoryview):
+        tally.size += taken.nbytes if kind is memoryview else len(taken)
+        return taken
+    else:
+        tally.size += int(taken.numel() * taken.element_size())
+        object_size, dimensions = _TENSOR, taken.ndim
+    if depth:
+        tally.size += object_size
+        tally.spread(dimensions, depth - 1)
+    return taken
 
 
 def _key(key: Any, tally: Tally) -> str:
@@ -155,7 +205,6 @@ def _buffer_size(value: Any) -> int:
 
 
 def _is_tensor(value: Any) -> bool:
-    # whoever holds a tensor has imported torch; the cache alone never does
     torch: Any = sys.modules.get("torch")
     if torch is None or type(value) not in (getattr(torch, "Tensor", None), torch.nn.Parameter):
         return False
@@ -164,6 +213,8 @@ def _is_tensor(value: Any) -> bool:
             f"a {value.layout} tensor of {value.dtype} on {value.device} cannot be cached; store a plain one of "
             "numbers on the CPU"
         )
+    if value.ndim > DIMENSIONS:
+        raise TypeError(f"a tensor of {value.ndim} dimensions cannot be cached; give it {DIMENSIONS} at most")
     return True
 
 
@@ -179,26 +230,35 @@ def keep(value: Any) -> Any:
 
 def _own(value: Any) -> Any:
     if type(value) is np.ndarray:
-        # over immutable bytes nobody can make it writeable again; tobytes() of another order goes item by item
-        return np.ndarray(value.shape, value.dtype, np.ascontiguousarray(value).tobytes())
+        return _Held(value)
     if type(value) in (bytearray, memoryview):
         return bytes(value)
-    return plain_tensor(value).clone()
+    return plain_tensor(value).clone(memory_format=_torch().contiguous_format)
+
+
+def _torch() -> Any:
+    # whoever holds a tensor has imported torch; the cache alone never does
+    return sys.modules["torch"]
 
 
 def plain_tensor(tensor: Any) -> Any:
-    """The tensor detached, contiguous, with nothing left to resolve; not always a copy."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+    """The tensor detached, contiguous, with nothing left to resolve, its truths 0 and 1; not always a copy."""
+    torch = _torch()
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.dtype is torch.bool:
+        plain = plain.view(torch.uint8).ne(0)
+    # one element is contiguous under every stride, and has no view as bytes under most
+    return plain.clone(memory_format=torch.contiguous_format) if plain.numel() == 1 else plain.contiguous()
 
 
 def hand_out(content: Any) -> Any:
-    """`thaw` for the content of a `Frozen`."""
+    """`thaw` for the content of a `Frozen`. No object in it is the store's own but immutable ones."""
     kind = type(content)
+    if kind is _Held:
+        # over immutable bytes: nobody can make it writeable
+        return np.ndarray(content.shape, content.dtype, content.data)
     if kind in _LEAVES:
         return content
-    if kind is np.ndarray:
-        # a view of its own: shape and dtype of an array object can be assigned to
-        return content.view()
     if kind is dict:
         return {key: hand_out(item) for key, item in content.items()}
     if kind is list or kind is tuple:

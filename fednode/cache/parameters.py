@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode import wire
 from fednode.cache.backend import CacheBackend, Limits
 from fednode.cache.manifests import Floats, Manifest, StoredArray, StoredChunk, cut, dtype_of, travel_digest
 from fednode.errors import PeerFault, StoreError
@@ -40,8 +41,9 @@ class ParameterStore:
     """The parameters called `name`: versions 1, 2, 3, ..., of which the last `keep` can be read.
 
     A version becomes visible only when all of it is in the backend, and what a reader got stays as it is. Everything is
-    pinned; `parameter_limits` says how much room it takes. A version that the backend lost is a `StoreError`. Several
-    stores may share one backend under different names. Thread-safe for any number of readers and writers.
+    pinned; `parameter_limits` says how much room it takes. A version that the backend lost is a `StoreError`. Each
+    version has the names, shapes and dtypes that it was written with: a later one may have others. Several stores may
+    share one backend under different names. Thread-safe for any number of readers and writers.
     """
 
     def __init__(self, backend: CacheBackend, name: str, keep: int = 2) -> None:
@@ -64,10 +66,11 @@ class ParameterStore:
     def write(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> int:
         """Store named arrays of float64 or float32, with JSON metadata, as the next version; returns its number.
 
-        Raises `ValueError` for another dtype, a value that is not finite, or metadata over 64 KiB; `StoreError` where
-        the backend refuses. The version before is then still the newest, and what was stored already is freed.
+        Raises `ValueError` for no arrays, what is no such array, a value that is not finite, and metadata that is no
+        JSON or over 64 KiB; `StoreError` where the backend refuses. The version before is then still the newest, and
+        what was stored already is freed.
         """
-        _check(arrays)
+        _check(arrays, metadata)
         with self._writing:
             self._free(())
             fresh: list[str] = []
@@ -85,9 +88,19 @@ class ParameterStore:
     def read(self, version: int | None = None, names: Collection[str] | None = None) -> ParameterSnapshot:
         """One version (None: the newest), its arrays of these names (None: all) read-only.
 
-        Raises `StoreError` if that version is not held, or is not what was written.
+        Raises `StoreError` if that version is not held, or is not what was written; `ValueError` for a name that no
+        array of it has.
         """
+        if isinstance(names, str):
+            raise ValueError(f"the names of arrays come in a list; write [{names!r}]")
         manifest, values = self._load(version, lambda stored: names is None or stored.chunk.array in names)
+        have = [array.name for array in manifest.arrays]
+        unknown = sorted(map(str, set(names or ()).difference(have)))
+        if unknown:
+            raise ValueError(
+                f"version {manifest.version} of the parameters {self._name} has no array {', '.join(unknown)}; it has "
+                f"{', '.join(have)}"
+            )
         arrays = [array for array in manifest.arrays if names is None or array.name in names]
         return ParameterSnapshot(manifest.version, {array.name: array.joined(values) for array in arrays})
 
@@ -179,37 +192,51 @@ class ParameterStore:
             if not held:
                 raise StoreError(f"no version of the parameters {self._name} was written yet; write one first")
             number = held[-1] if version is None else version
-            found = self._found(number, wanted) if number in held else None
-            if found is not None:
-                return found
-            # a reader of the newest may have been overtaken by `keep` writes between the lines above
-            if version is not None or number == self.versions[-1]:
+            if number in held:
+                try:
+                    return self._found(number, wanted)
+                except _Absent as absent:
+                    # a writer that frees a version has made it unreadable before
+                    if number in self.versions:
+                        raise self._damage(number, absent.key, "missing or damaged") from None
+            if version is not None:
                 raise StoreError(f"version {number} of the parameters {self._name} is not held; held are {list(held)}")
+            # a reader of the newest was overtaken by `keep` writes, or by `clear`
 
-    def _found(self, version: int, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]] | None:
+    def _found(self, version: int, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]]:
         key = self._manifest_key(version)
         manifests = self._backend.get_many([key])
         if key not in manifests:
-            return None
+            raise _Absent(key)
         try:
             manifest = Manifest.from_bytes(manifests[key], version)
         except PeerFault as fault:
-            raise self._damage(version, str(fault)) from fault
+            raise self._damage(version, key, f"damaged ({fault})") from fault
         chosen = {self._chunk_key(stored): stored for stored in manifest.chunks() if wanted(stored)}
         values = self._backend.get_many(chosen)
-        if len(values) < len(chosen):
-            return None
-        return manifest, {stored.id: self._whole(version, stored, values[key]) for key, stored in chosen.items()}
+        for key in chosen:
+            if key not in values:
+                raise _Absent(key)
+        return manifest, {stored.id: self._whole(version, key, stored, values[key]) for key, stored in chosen.items()}
 
-    def _whole(self, version: int, stored: StoredChunk, value: object) -> bytes:
+    def _whole(self, version: int, key: str, stored: StoredChunk, value: object) -> bytes:
         if not isinstance(value, bytes) or hashlib.sha256(value).digest() != stored.sha256:
-            raise self._damage(version, f"chunk {stored.id} is not what was written")
+            raise self._damage(version, key, "damaged: it is not what was written")
         return value
 
-    def _damage(self, version: int, what: str) -> StoreError:
+    def _damage(self, version: int, key: str, what: str) -> StoreError:
         return StoreError(
-            f"version {version} of the parameters {self._name} came out damaged ({what}); start from a saved model"
+            f"version {version} of the parameters {self._name} cannot be read: {key} in {self._backend} is {what}; see "
+            "who else writes there, and start from a saved model"
         )
+
+
+class _Absent(Exception):
+    """A part of a version is not in the backend."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
@@ -224,12 +251,27 @@ def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
     )
 
 
-def _check(arrays: Mapping[str, Floats]) -> None:
+def _check(arrays: object, metadata: object) -> None:
+    if not isinstance(arrays, Mapping) or not arrays:
+        raise ValueError('parameters are arrays by name, one at least; write them as {"weights": array}')
     for name, array in arrays.items():
+        if not isinstance(name, str) or not isinstance(array, np.ndarray):
+            raise ValueError(
+                f"parameters are numpy arrays by name; {name!r} is a {type(array).__name__}: make it an array of "
+                "float64 or float32, its name text"
+            )
         if array.dtype not in (np.float64, np.float32) or not np.isfinite(array).all():
             raise ValueError(
                 f"parameters are finite float64 or float32 numbers; {name} ({array.dtype}) is not: check what made it"
             )
+    if not isinstance(metadata, Mapping):
+        raise ValueError(f"the metadata of parameters are a dict of JSON values, no {type(metadata).__name__}")
+    try:
+        wire.canonical(metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"the metadata of parameters are no JSON ({error}); use text, finite numbers, lists and dicts"
+        ) from error
 
 
 def _as_float32(values: NDArray[np.generic]) -> NDArray[np.float32]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Self
 
+from fednode.cache.backend import check_key
+
 PIECE_BYTES: Final = 1 << 20
 """What a piece holds by default: larger ones make a server stall, and 16 MB in one command take 7 times as long."""
 GENERATION_BYTES: Final = 16
@@ -106,7 +108,8 @@ def cut(key: bytes, data: bytes, piece_bytes: int, generation: bytes, expires_at
 
 
 def key_bytes(key: str) -> bytes:
-    """Any text as bytes, lone surrogates too: what a digest covers of a key."""
+    """Any text as bytes, lone surrogates too: what a digest covers of a key. Raises `TypeError` for what is no text."""
+    check_key(key)
     return key.encode("utf-8", "surrogatepass")
 
 

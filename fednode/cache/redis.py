@@ -12,7 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from fednode.cache.backend import StoreFull
+from fednode.cache.backend import Closed, StoreFull
 from fednode.cache.redis_address import RedisAddress
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
@@ -59,6 +59,7 @@ class Link:
         self._clock = clock
         self._lock = Lock()
         self._made: Any = None
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"Link({self._address})"
@@ -69,11 +70,16 @@ class Link:
         return not self._address.cluster
 
     def close(self) -> None:
-        """Let all connections go; a later command makes new ones."""
+        """Let all connections go; a later command raises `Closed`."""
         with self._lock:
-            made, self._made = self._made, None
+            made, self._made, self._closed = self._made, None, True
         if made is not None:
             made.close()
+
+    def require_open(self) -> None:
+        """Raise `Closed` after `close`."""
+        if self._closed:
+            raise Closed(f"the connection to the cache server {self._address}")
 
     def run(self, commands: Sequence[Command], *, atomic: bool = False) -> list[Any]:
         """The answers, in order; `atomic`: all at once (in a cluster: on the keys of one slot) or none of them.
@@ -166,6 +172,7 @@ class Link:
 
     def _client(self) -> Any:
         with self._lock:
+            self.require_open()
             if self._made is None:
                 self._made = _connect(self._address, self._options)
             return self._made
@@ -223,17 +230,21 @@ class _Spoken:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         import redis
 
-        if isinstance(error, (redis.exceptions.RedisError, OSError)):
+        # what is wrong with a cluster is no RedisError; a name that no resolver can take is a UnicodeError
+        known = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException, OSError, UnicodeError)
+        if isinstance(error, known):
             raise self._said(error) from None
 
     def _said(self, error: Exception) -> StoreError:
         from redis import exceptions as known
 
+        if isinstance(error, known.RedisClusterException):
+            return self._said_of_cluster(error)
         reason = _reason(error)
         if isinstance(error, known.OutOfMemoryError):
             return StoreFull(
-                f"the cache server {self._server} is at its maxmemory; consume what waits there, raise maxmemory, or "
-                "try again later",
+                f"the cache server {self._server} is at its maxmemory; raise its maxmemory, or remove "
+                "what is no longer needed there",
                 self._options.retry_after,
             )
         if isinstance(error, (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)):
@@ -243,12 +254,29 @@ class _Spoken:
         if isinstance(error, known.TimeoutError):
             return StoreError(
                 f"the cache server {self._server} did not answer within {self._options.timeout:g} s; see what it is "
-                "busy with, or allow it more time"
+                "busy with and whether its port speaks TLS as the address says, or allow it more time"
             )
         if isinstance(error, known.ResponseError) and not isinstance(error, _redirections()):
             return StoreError(f"the cache server {self._server} refused a command ({reason}); see its log")
         return _Unreachable(
             f"could not reach the cache server {self._server} ({reason}); check that it runs, its address and its TLS"
+        )
+
+    def _said_of_cluster(self, error: Exception) -> StoreError:
+        from redis import exceptions as known
+
+        cause = error.__cause__
+        if isinstance(cause, (known.RedisError, known.RedisClusterException, OSError, UnicodeError)):
+            return self._said(cause)
+        if isinstance(error.__context__, (known.NoPermissionError, known.AuthenticationError)):
+            return self._said(error.__context__)
+        if "not enabled" in str(error):
+            return StoreError(
+                f"the cache server {self._server} is in no cluster; name a node of one, or write its address as that "
+                "of a single server"
+            )
+        return _Unreachable(
+            f"the cluster of the cache server {self._server} is not whole ({_reason(error)}); see its CLUSTER INFO"
         )
 
 
@@ -285,7 +313,10 @@ def _connect(address: RedisAddress, options: LinkOptions) -> Any:
     if address.socket is None:
         shared |= {"host": address.host, "port": address.port, **_tls(address)}
     if address.cluster:
-        return redis.RedisCluster(**shared)
+        # redis-py makes an address of the name localhost, for which no certificate is; case means nothing in a name
+        named = {"localhost": "LOCALHOST"}
+        shared["host"] = named.get(address.host, address.host)
+        return redis.RedisCluster(address_remap=lambda place: (named.get(place[0], place[0]), place[1]), **shared)
     where: dict[str, Any] = {"unix_socket_path": str(address.socket)} if address.socket else {}
     return redis.Redis(db=address.db, max_connections=_MAX_CONNECTIONS, **where, **shared)
 

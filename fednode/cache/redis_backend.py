@@ -39,7 +39,8 @@ class RedisBackend:
     Only what this backend pinned itself is watched. `usage` counts what this backend wrote.
 
     Raises `StoreError` where the server cannot be reached, refuses, or is too slow; a `set` or `pin` may then have
-    happened or not. With `options.pins`, or at the first pin, `ConfigError` for a server that could evict.
+    happened or not; `Closed` after `close`. With `options.pins`, or at the first pin, `ConfigError` for a server that
+    could evict.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class RedisBackend:
         self._clock = clock
         self._draw = draw
         self._server = str(address)
+        self._place_name = f"the cache server {address}"
         self._limit = encoded_limit(options.limits.value_bytes)
         self._book = Book(options.limits)
         self._stripes = tuple(Lock() for _ in range(_STRIPES))
@@ -71,6 +73,9 @@ class RedisBackend:
     def __repr__(self) -> str:
         return f"RedisBackend({self._server}, {self._options.namespace})"
 
+    def __str__(self) -> str:
+        return f"{self._place_name} (namespace {self._options.namespace})"
+
     def __enter__(self) -> Self:
         return self
 
@@ -83,7 +88,7 @@ class RedisBackend:
         return self._book.losses
 
     def close(self) -> None:
-        """Let the connections go; everything stays on the server. Closing twice is allowed."""
+        """Let the connections go, for good; everything stays on the server. Closing twice is allowed."""
         self._link.close()
 
     def require_no_eviction(self) -> None:
@@ -176,6 +181,7 @@ class RedisBackend:
 
     def sweep(self) -> int:
         """The number of values of this backend that expired and were not accounted for yet; the server frees them."""
+        self._link.require_open()
         return self._book.sweep(self._clock.now())
 
     def keys(self, prefix: str = "") -> Iterator[str]:
@@ -239,7 +245,7 @@ class RedisBackend:
                 return found
             if noted.pinned:
                 self._book.lost(key)
-                raise PinLost(key)
+                raise PinLost(key, self._place_name, damaged=isinstance(found, Damaged))
             self._book.evicted(key)
             return MISSING
 

@@ -29,7 +29,7 @@ class Book:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._lock = Lock()
-        self._coming: dict[bytes, tuple[int, int]] = {}
+        self._coming: dict[bytes, tuple[str, int]] = {}
         self._entries: dict[str, Noted] = {}
         self._expiries: list[tuple[float, bytes, str]] = []
         self._lost: set[str] = set()
@@ -53,17 +53,16 @@ class Book:
     def admit(self, key: str, noted: Noted, now: float) -> None:
         """Hold room for a write until it is noted or released. Raises `StoreFull` where there is none."""
         with self._lock:
-            old = self._entries.get(key)
-            growth = (old is None, noted.size - (0 if old is None else old.size))
-            if not self._fits(growth):
+            self._coming[noted.generation] = (key, noted.size)
+            if not self._fits():
                 self._sweep(now)
-            if not self._fits(growth):
+            if not self._fits():
+                del self._coming[noted.generation]
                 self._refusals += 1
                 raise StoreFull(
                     f"no room for {noted.size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
                     f"{self._bytes} of {self._limits.total_bytes} bytes are in use; try again later or raise the limits"
                 )
-            self._coming[noted.generation] = growth
 
     def release(self, noted: Noted) -> None:
         """The write did not happen, or nobody knows; harmless where it was noted."""
@@ -134,10 +133,14 @@ class Book:
                 damaged=self._damaged,
             )
 
-    def _fits(self, growth: tuple[int, int]) -> bool:
-        waiting = self._coming.values()
-        entries = len(self._entries) + growth[0] + sum(one for one, _ in waiting)
-        total = self._bytes + growth[1] + sum(size for _, size in waiting)
+    def _fits(self) -> bool:
+        """Whether all that is there and all that comes fits, whichever of the writes on their way happen."""
+        entries, total = len(self._entries), self._bytes
+        for key, size in self._coming.values():
+            old = self._entries.get(key)
+            entries += old is None
+            # one that shrinks lends nobody its room: it may fail, and leave the old value there
+            total += size if old is None else max(0, size - old.size)
         return entries <= self._limits.entries and total <= self._limits.total_bytes
 
     def _sweep(self, now: float) -> int:

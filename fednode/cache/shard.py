@@ -4,10 +4,10 @@ import heapq
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from math import inf
-from threading import Lock
+from threading import RLock
 from typing import Final
 
-from fednode.cache.backend import Limits, StoreFull, Usage, Value
+from fednode.cache.backend import Limits, StoreFull, Usage, Value, check_key
 from fednode.cache.policies import Mark, Policy, PolicyMaker
 
 _SLACK: Final = 64
@@ -16,10 +16,15 @@ _SLICE: Final = 1_000
 """Heap items a sweep takes off before it lets the others in."""
 
 
+_INSIDE: Final = (
+    "the cache was asked by a destructor or a signal handler that ran within a call of the cache; leave it to a thread"
+)
+
+
 class Entry:
     """One value as the cache owns it; immutable once it is in the index, so that it is read without the lock."""
 
-    __slots__ = ("content", "expires_at", "generation", "key", "mark", "pinned", "plain", "size")
+    __slots__ = ("content", "expires_at", "generation", "key", "mark", "marks", "pinned", "plain", "size")
 
     def __init__(self, key: str, content: Value, size: int, *, plain: bool) -> None:
         self.key = key
@@ -31,6 +36,8 @@ class Entry:
         self.pinned = False
         self.mark: Mark = None
         """None for a pinned one, of which the policy knows nothing."""
+        self.marks: tuple[Mark, ...] = ()
+        """The same, as the policy takes it."""
         self.generation = 0
 
 
@@ -38,10 +45,14 @@ class Shard:
     """Entries by key, within `limits` whenever no call is running. Thread-safe; `now` is the cache's monotonic clock.
 
     `refuses`: what is there stays until it expires or is deleted, instead of making way.
+
+    The interpreter may run a destructor, or a signal handler, in the middle of a call. Where that asks the shard again,
+    it gets a `RuntimeError` instead of a lock that its own thread holds.
     """
 
     def __init__(self, limits: Limits, make_policy: PolicyMaker, *, refuses: bool) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
+        self._busy = False
         self._limits = limits
         self._make_policy = make_policy
         self._refuses = refuses
@@ -51,38 +62,49 @@ class Shard:
         self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
         self._generation = self._evictions = self._expired = self._refusals = 0
 
+    def __enter__(self) -> None:
+        """Nobody else, and no call of this thread that is under way, is in the shard until `__exit__`."""
+        self._lock.acquire()
+        if self._busy:
+            self._lock.release()
+            raise RuntimeError(_INSIDE)
+        self._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        self._busy = False
+        self._lock.release()
+
     def find(self, key: str, now: float) -> Entry | None:
         """The entry under `key` that has not expired; counts as a use."""
+        # as `with self`, without its two calls on the hottest paths
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            if entry.expires_at <= now:
-                self._expire(key)
-                return None
-            mark = entry.mark
-            if mark is not None:
-                self._policy.used((mark,), now)
-            return entry
+            if self._busy:
+                raise RuntimeError(_INSIDE)
+            self._busy = True
+            try:
+                entry = self._entries.get(key)
+                if entry is None:
+                    return None
+                if entry.expires_at <= now:
+                    self._expire(key)
+                    return None
+                marks = entry.marks
+                if marks:
+                    self._policy.used(marks, now)
+                return entry
+            finally:
+                self._busy = False
 
     def put(self, entry: Entry, now: float) -> None:
         """Store `entry`; raises `StoreFull`, with everything as it was, where there is no room for it."""
-        key = entry.key
         with self._lock:
-            self._make_room(key, entry, now)
-            self._generation = entry.generation = self._generation + 1
-            self._entries[key] = entry
-            self._bytes += entry.size
-            if entry.pinned:
-                self._pinned += 1
-                self._pinned_bytes += entry.size
-                return
-            entry.mark = self._policy.added(key, entry.size, now)
-            if entry.expires_at != inf:
-                self._mortal += 1
-                heapq.heappush(self._expiries, (entry.expires_at, entry.generation, key))
-                if len(self._expiries) > 2 * self._mortal + _SLACK:
-                    self._compact()
+            if self._busy:
+                raise RuntimeError(_INSIDE)
+            self._busy = True
+            try:
+                self._put(entry, now)
+            finally:
+                self._busy = False
 
     def refused(self) -> None:
         """Count a value that was over the limit for one value."""
@@ -91,7 +113,7 @@ class Shard:
 
     def delete(self, key: str, now: float) -> bool:
         """Forget `key`; True if it was there and had not expired."""
-        with self._lock:
+        with self:
             entry = self._entries.get(key)
             if entry is None:
                 return False
@@ -103,18 +125,20 @@ class Shard:
 
     def clear(self) -> None:
         """Forget everything but the counts."""
-        with self._lock:
-            batch, self._policy = self._policy.batch, self._make_policy()
-            self._policy.batch = batch
-            self._entries = {}
-            self._expiries = []
+        with self:
+            policy, self._policy = self._policy, self._make_policy()
+            self._policy.batch = policy.batch
+            # all of it is let go after the lock
+            gone, self._entries = self._entries, {}
+            heap, self._expiries = self._expiries, []
             self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
+        del gone, heap, policy
 
     def sweep(self, now: float) -> int:
         """Free what has expired, in slices between which others get the lock; the number of entries freed."""
         freed = 0
         while True:
-            with self._lock:
+            with self:
                 before = len(self._entries)
                 more = self._expire_due(now, _SLICE)
                 freed += before - len(self._entries)
@@ -123,7 +147,7 @@ class Shard:
 
     def tune(self, limits: Limits, batch: int | None, now: float) -> None:
         """Take new limits, and evict at once what is over them and not pinned; `batch` is the policy's."""
-        with self._lock:
+        with self:
             self._limits = limits
             if batch is not None:
                 self._policy.batch = batch
@@ -132,7 +156,7 @@ class Shard:
 
     def keys(self, prefix: str, now: float) -> list[str]:
         """The keys with `prefix` that have not expired."""
-        with self._lock:
+        with self:
             return [key for key, entry in self._entries.items() if entry.expires_at > now and key.startswith(prefix)]
 
     def usage(self) -> Usage:
@@ -147,6 +171,24 @@ class Shard:
                 self._expired,
                 self._refusals,
             )
+
+    def _put(self, entry: Entry, now: float) -> None:
+        key = entry.key
+        self._make_room(key, entry, now)
+        self._generation = entry.generation = self._generation + 1
+        self._entries[key] = entry
+        self._bytes += entry.size
+        if entry.pinned:
+            self._pinned += 1
+            self._pinned_bytes += entry.size
+            return
+        entry.mark = self._policy.added(key, entry.size, now)
+        entry.marks = (entry.mark,)
+        if entry.expires_at != inf:
+            self._mortal += 1
+            heapq.heappush(self._expiries, (entry.expires_at, entry.generation, key))
+            if len(self._expiries) > 2 * self._mortal + _SLACK:
+                self._compact()
 
     def _make_room(self, key: str, entry: Entry, now: float) -> None:
         """Take the old entry out and evict until `entry` fits; or raise before anything that lives is touched."""
@@ -254,7 +296,7 @@ def find_many(shards: Sequence[Shard], keys: Iterable[str], now: float) -> list[
     found: list[Entry] = []
     with ExitStack() as held:
         for shard in shards:
-            held.enter_context(shard._lock)
+            held.enter_context(shard)
         marks: list[list[Mark]] = [[] for _ in shards]
         doors = [(shard._entries.get, mine.append) for shard, mine in zip(shards, marks, strict=True)]
         count = len(doors)
@@ -262,6 +304,8 @@ def find_many(shards: Sequence[Shard], keys: Iterable[str], now: float) -> list[
             look, use = doors[hash(key) % count]
             entry = look(key)
             if entry is None:
+                if type(key) is not str:
+                    check_key(key)
                 continue
             if entry.expires_at <= now:
                 shards[hash(key) % count]._expire(key)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Final, Protocol, Self
 
-from fednode.cache.backend import MISSING, CacheBackend, Missing, Usage, Value
+from fednode.cache.backend import MISSING, CacheBackend, Closed, Missing, Usage, Value
 from fednode.cache.redis_feed import Changes
 from fednode.cache.redis_values import Lasting
 from fednode.errors import ConfigError, StoreError
@@ -95,7 +95,7 @@ class Tiered:
     after it. Where following fails its test at the start or breaks off, all copies are dropped and new ones live for
     `unfollowed_ttl` until it works again. No copy outlives its original's expiry. `usage` is that of `remote`.
 
-    One thread listens until `close`; use it with `with`.
+    One thread listens until `close`, after which calls raise `Closed`; use it with `with`.
     """
 
     def __init__(self, local: CacheBackend, remote: Remote, options: TierOptions | None = None) -> None:
@@ -118,6 +118,9 @@ class Tiered:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __str__(self) -> str:
+        return str(self._remote)
 
     @property
     def near(self) -> Near:
@@ -185,6 +188,7 @@ class Tiered:
 
     def clear(self) -> None:
         """Forget everything, there and here."""
+        self._require_open()
         try:
             self._remote.clear()
         finally:
@@ -193,16 +197,22 @@ class Tiered:
 
     def sweep(self) -> int:
         """Free what has expired; the number of entries freed in the remote."""
+        self._require_open()
         self._local.sweep()
         return self._remote.sweep()
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """As `CacheBackend.keys`, of the remote."""
+        self._require_open()
         return self._remote.keys(prefix)
 
     def usage(self) -> Usage:
         """Of the remote; the near copies are in `near`."""
         return self._remote.usage()
+
+    def _require_open(self) -> None:
+        if self._closing.is_set():
+            raise Closed(f"the near cache over {self._remote}")
 
     def _hit(self, count: int) -> None:
         with self._lock:
@@ -210,6 +220,7 @@ class Tiered:
 
     @contextmanager
     def _reading(self, keys: tuple[str, ...]) -> Iterator[_Flight]:
+        self._require_open()
         flight = _Flight()
         with self._lock:
             self._misses += len(keys)
@@ -227,6 +238,7 @@ class Tiered:
 
     @contextmanager
     def _changing(self, keys: tuple[str, ...]) -> Iterator[None]:
+        self._require_open()
         try:
             yield
         finally:
@@ -237,6 +249,8 @@ class Tiered:
     def _keep(self, key: str, found: Lasting, flight: _Flight) -> None:
         with self._lock:
             if key in flight.stale:
+                return
+            if self._closing.is_set():
                 return
             longest = self._options.followed_ttl if self._followed else self._options.unfollowed_ttl
             try:

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
+from typing import Final
 from urllib.parse import quote
 
 from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull
-from fednode.cache.lost import PinLost
+from fednode.cache.lost import WHAT_KEEPS_PINS, PinLost
 from fednode.errors import PeerFault, StoreError
+
+_BOXES: Final = "/boxes"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,19 +29,25 @@ class UpdateId:
     round: int
     client: str
 
+    def __str__(self) -> str:
+        """What it is, for a sentence: boxes are kept as a client's with a name of their own."""
+        name = self.client.removesuffix(_BOXES)
+        return f"the update of {name}" if name == self.client else f"the boxes of {name}"
+
     def key(self) -> str:
         """The key in the backend; no two ids share one."""
         return f"update/{quote(self.task, safe='')}/{self.round}/{quote(self.client, safe='')}"
 
 
 class UpdateLost(StoreError):
-    """An update was stored, was not consumed, and is not there: the backend broke its promise."""
+    """An update was stored, was not consumed, and is not there: the backend broke its promise.
 
-    def __init__(self, update: UpdateId) -> None:
-        super().__init__(
-            f"the update of {update.client} in round {update.round} of {update.task} was stored and is gone; "
-            "use a cache backend that keeps what is pinned"
-        )
+    `why`: what became of it, and what to do.
+    """
+
+    def __init__(self, update: UpdateId, why: str = "gone; use a cache backend that keeps what is pinned") -> None:
+        was, now = ("were", "are") if update.client.endswith(_BOXES) else ("was", "is")
+        super().__init__(f"{update} in round {update.round} of {update.task} {was} stored and {now} {why}")
         self.update = update
 
 
@@ -81,9 +90,9 @@ class UpdateStore:
     """Keeps each update from `put` until `consume`; refuses when full, and refuses a repeat.
 
     `retry_after` is the number of seconds that a refused client is told to wait, unless the backend names one. A
-    consumed round stays closed for as long as the store lives, which keeps every id of it refused at the cost of one
-    number a round. The keys that begin with "update/" belong to this store. Thread-safe; the lock is not held while the
-    backend works.
+    consumed round and all older ones of its task stay closed for as long as the store lives, which keeps every id of
+    them refused at the cost of one number a task. The keys that begin with "update/" belong to this store.
+    Thread-safe; the lock is not held while the backend works.
     """
 
     def __init__(self, backend: CacheBackend, retry_after: float) -> None:
@@ -95,27 +104,28 @@ class UpdateStore:
         self._arriving: set[UpdateId] = set()
         self._stored: dict[tuple[str, int], dict[str, int]] = {}
         self._unfreed: set[UpdateId] = set()
-        self._closed: set[tuple[str, int]] = set()
+        self._closed: dict[str, int] = {}
         self._refusals = 0
         self._lost: set[UpdateId] = set()
 
     def put(self, task: str, round_number: int, client: str, payload: bytes) -> None:
         """Store one sealed update and pin it until its round is consumed.
 
-        Raises `StoreFull` with `retry_after` where there is no room: nothing older makes way, and the same push may be
-        tried again. Raises `TooLarge` over the limit of one value, and `PeerFault`: "repeated" if this client's update
-        of this round is here already (whatever the bytes), "round-closed" if the round was consumed.
+        Raises `StoreFull` where there is no room: nothing older makes way, and the same push may be tried again after
+        `retry_after` seconds; that is None where nothing waits here that could make room. Raises `TooLarge` over the
+        limit of one value, `TypeError` for a payload that is not bytes, and `PeerFault`: "repeated" if this client's
+        update of this round is here already (whatever the bytes), "round-closed" if this round or a later one of the
+        task was consumed.
         """
+        if type(payload) is not bytes:
+            raise TypeError(f"an update of type {type(payload).__name__} is not sealed; give its bytes")
         update = UpdateId(task, round_number, client)
         self._free_leftovers()
         with self._arrival(update):
             try:
                 self._backend.pin(update.key(), payload)
             except StoreFull as full:
-                with self._lock:
-                    self._refusals += 1
-                wait = self._retry_after if full.retry_after is None else full.retry_after
-                raise StoreFull(f"{full}; retry in {wait:g} s", wait) from full
+                raise self._refused(full) from full
             self._settle(update, len(payload))
 
     def get(self, task: str, round_number: int, client: str) -> bytes | Missing:
@@ -125,27 +135,30 @@ class UpdateStore:
         """
         update = UpdateId(task, round_number, client)
         expected = self._holds(update)
+        lost: PinLost | None = None
+        value: object = MISSING
         try:
             value = self._backend.get(update.key())
-        except PinLost:
-            value = MISSING
+        except PinLost as loss:
+            lost = loss
         if isinstance(value, bytes):
             return value
         # asked before and after: a push or a `consume` that ran in between is no loss
         if expected and self._holds(update):
             with self._lock:
                 self._lost.add(update)
-            raise UpdateLost(update)
+            raise UpdateLost(update, self._fate(lost, there=value is not MISSING))
         return MISSING
 
     def consume(self, task: str, round_number: int) -> tuple[UpdateId, ...]:
-        """Delete the round's updates and close the round: it was opened or has failed. Returns their ids, sorted.
+        """Delete the round's updates and close it: it was opened or has failed. Returns their ids, sorted.
 
+        Older rounds of the task take no more updates then; what waits in them stays until they are consumed.
         Consuming a round again, or an empty one, is harmless. What a failing backend does not delete stays in `usage`
         and is tried again at the next `put` or `consume`.
         """
         with self._lock:
-            self._closed.add((task, round_number))
+            self._closed[task] = max(round_number, self._closed.get(task, round_number))
             gone = sorted(UpdateId(task, round_number, name) for name in self._stored.get((task, round_number), ()))
             self._unfreed.update(gone)
         self._free_leftovers()
@@ -179,7 +192,7 @@ class UpdateStore:
             self._refuse_closed(update)
             known = self._stored.get((update.task, update.round), {})
             if update in self._arriving or update.client in known:
-                raise PeerFault("repeated", f"{update.client} already sent its update of round {update.round}")
+                raise PeerFault("repeated", f"{update} in round {update.round} came before")
             self._arriving.add(update)
         try:
             yield
@@ -187,17 +200,37 @@ class UpdateStore:
             with self._lock:
                 self._arriving.discard(update)
 
+    def _refused(self, full: StoreFull) -> StoreFull:
+        with self._lock:
+            self._refusals += 1
+            waits = any(self._pinned())
+        wait = full.retry_after
+        if wait is None and waits:
+            wait = self._retry_after
+        return StoreFull(str(full) if wait is None else f"{full}; retry in {wait:g} s", wait)
+
+    def _fate(self, lost: PinLost | None, *, there: bool) -> str:
+        if lost is not None:
+            return f"{'damaged on' if lost.damaged else 'gone from'} {lost.place}; {WHAT_KEEPS_PINS}"
+        if there:
+            return f"damaged in {self._backend}: something else stands there; see who else writes to it"
+        return f"gone from {self._backend}, or damaged; use a cache backend that keeps what is pinned"
+
+    def _is_closed(self, update: UpdateId) -> bool:
+        return update.task in self._closed and update.round <= self._closed[update.task]
+
     def _refuse_closed(self, update: UpdateId) -> None:
-        if (update.task, update.round) in self._closed:
+        if self._is_closed(update):
             raise PeerFault(
-                "round-closed", f"round {update.round} was opened or has failed; {update.client} is too late"
+                "round-closed",
+                f"round {update.round} or a later one was opened or has failed; {update} came too late",
             )
 
     def _settle(self, update: UpdateId, size: int) -> None:
         owner = (update.task, update.round)
         with self._lock:
             self._stored.setdefault(owner, {})[update.client] = size
-            if owner not in self._closed:
+            if not self._is_closed(update):
                 return
             # the round was consumed while the backend worked: nobody else would ever delete this value
             self._unfreed.add(update)

@@ -16,6 +16,8 @@ import numpy as np
 
 from fednode.cache.backend import Value
 from fednode.cache.owned import (
+    DIMENSIONS,
+    NODES,
     TENSORS,
     Frozen,
     Tally,
@@ -31,11 +33,14 @@ from fednode.cache.owned import (
 
 __all__ = ["Frozen", "Undecodable", "decode", "encode", "freeze", "size_of", "thaw"]
 
-_DTYPE: Final = re.compile(r"[<>|][biufcmM][0-9]{1,2}(\[[0-9]{0,9}[A-Za-z]{1,2}\])?")
+_DTYPE: Final = re.compile(r"[<>|][biufcmM][0-9]{1,2}(\[[0-9]{0,10}[A-Za-z]{1,2}\])?")
 _HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"FNv1"
 _ALIGN: Final = 16
-_DIMENSIONS: Final = 64
+_OPENINGS: Final = NODES + 2
+_COMMAS: Final = 2 * NODES + 2 * DIMENSIONS
+"""The most brackets and commas outside text that a value within `NODES` can come to."""
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
 class Undecodable(ValueError):
@@ -66,7 +71,7 @@ def decode(data: bytes) -> Value:
         if magic != _MAGIC or start > len(data):
             raise Undecodable("these bytes do not begin as a cached value does, or are cut short; treat it as a miss")
         reader = _Reader(data, start)
-        value = reader.value(json.loads(data[_HEADER.size : start], parse_constant=_refuse), 0)
+        value = reader.value(_parsed(data[_HEADER.size : start]), 0)
     except Undecodable:
         raise
     except (ValueError, TypeError, IndexError, OverflowError, RuntimeError, struct.error) as error:
@@ -74,6 +79,41 @@ def decode(data: bytes) -> Value:
     if reader.end != len(data):
         raise Undecodable(f"a cached value has {len(data) - reader.end} bytes too many; treat it as a miss")
     return value
+
+
+def _parsed(tree: bytes) -> Any:
+    # an empty list of 3 bytes becomes an object of 56 and more: too many of them are refused before they are made
+    if _brackets(tree, 0, len(tree)) > _OPENINGS or tree.count(b",") > _COMMAS:
+        _check_parts(tree)
+    return json.loads(tree, parse_constant=_refuse, object_pairs_hook=_distinct)
+
+
+def _check_parts(tree: bytes) -> None:
+    """Raise `Undecodable` where there are too many parts outside text. One text after the other: no copy is made."""
+    openings = commas = end = 0
+    for text in _TEXT.finditer(tree):
+        start = text.start()
+        openings += _brackets(tree, end, start)
+        commas += tree.count(b",", end, start)
+        end = text.end()
+        if openings > _OPENINGS or commas > _COMMAS:
+            break
+    else:
+        openings += _brackets(tree, end, len(tree))
+        commas += tree.count(b",", end)
+    if openings > _OPENINGS or commas > _COMMAS:
+        raise Undecodable(f"a cached value has over {NODES} items; treat it as a miss")
+
+
+def _brackets(tree: bytes, start: int, end: int) -> int:
+    return tree.count(b"[", start, end) + tree.count(b"{", start, end)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise Undecodable("a cached dict has a key twice; treat it as a miss")
+    return made
 
 
 def _node(value: Any, raws: list[bytes | memoryview]) -> Any:
@@ -93,8 +133,10 @@ def _node(value: Any, raws: list[bytes | memoryview]) -> Any:
 
 def _raw_node(value: Any, raws: list[bytes | memoryview]) -> Any:
     if type(value) is np.ndarray:
-        raws.append(_raw(value))
-        return ["a", value.dtype.str, *value.shape]
+        # a view of its own: whoever reshapes the array meanwhile cannot come between shape and bytes
+        seen = value.view()
+        raws.append(_raw(seen.view(np.uint8) != 0 if seen.dtype.kind == "b" else seen))
+        return ["a", seen.dtype.str, *seen.shape]
     if type(value) in (bytes, bytearray, memoryview):
         raws.append(value if type(value) is bytes else bytes(value))
         return ["b", len(raws[-1])]
@@ -118,6 +160,12 @@ def _length(node: Any) -> int:
     if type(node) is not int or node < 0:
         raise Undecodable(f"{node!r} is no length in a cached value; treat it as a miss")
     return node
+
+
+def _lengths(shape: list[Any]) -> tuple[int, ...]:
+    if len(shape) > DIMENSIONS:
+        raise Undecodable(f"a cached array has {len(shape)} dimensions; treat it as a miss")
+    return tuple(_length(one) for one in shape)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -171,15 +219,15 @@ class _Reader:
         import torch
 
         dtype = getattr(torch, name)
-        octets = self._elements(np.dtype(np.bool_ if name == "bool" else np.uint8), [*shape, dtype.itemsize])
-        tensor = torch.empty(shape, dtype=dtype)
-        tensor.reshape(-1).view(torch.uint8).numpy()[:] = octets.reshape(-1)
+        lengths = _lengths(shape)
+        kind = np.dtype(np.bool_ if name == "bool" else np.uint8)
+        octets = self._elements(kind, [math.prod(lengths) * dtype.itemsize])
+        tensor = torch.empty(lengths, dtype=dtype)
+        tensor.reshape(-1).view(torch.uint8).numpy()[:] = octets
         return tensor
 
     def _elements(self, dtype: "np.dtype[Any]", shape: list[Any]) -> Any:
-        lengths = tuple(_length(one) for one in shape)
-        if len(lengths) > _DIMENSIONS:
-            raise Undecodable(f"a cached array has {len(lengths)} dimensions; treat it as a miss")
+        lengths = _lengths(shape)
         start = self._take(math.prod(lengths) * dtype.itemsize)
         array: Any = np.ndarray(lengths, dtype, self._data, start)
         if dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:

@@ -14,6 +14,8 @@ from kit.clocks import FakeClock
 from fednode.cache import MISSING, CacheBackend, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
 from fednode.cache.chunked import Chunked
 from fednode.cache.pieces import Damaged
+from fednode.cache.policies import POLICIES
+from fednode.errors import StoreError
 
 ROOMY = Limits(entries=10_000, total_bytes=1 << 24, value_bytes=1 << 12)
 BIG = np.arange(1_000, dtype=np.float64)
@@ -42,7 +44,11 @@ class TestChunkedWithRoomForAllInPieces(BackendKit):
         if limits.total_bytes == 20:
             pytest.skip("pieces carry manifests: no such small limits hold for them")
         inner = Limits(1 << 20, 1 << 28, 1 << 16)
-        return Chunked(MemoryBackend(clock, inner), max(9, limits.value_bytes // 5_000), limits.value_bytes)
+        return Chunked(
+            MemoryBackend(clock, inner),
+            min(limits.value_bytes, max(9, limits.value_bytes // 5_000)),
+            limits.value_bytes,
+        )
 
 
 class ChunkedMachine(BackendMachine):
@@ -178,5 +184,62 @@ def test_readers_of_a_value_that_is_overwritten_see_the_old_or_the_new_one() -> 
     assert chunked.usage().damaged == 0
 
 
+def full(policy: str) -> tuple[MemoryBackend, Chunked]:
+    """An inner cache full of small values, each read since: a policy that counts reads prefers them to newcomers."""
+    inner = MemoryBackend(FakeClock(), Limits(60, 1 << 16, 1 << 10), policy=policy, shards=1)
+    chunked = Chunked(inner, piece_bytes=1_000, value_bytes=1 << 14)
+    for number in range(60):
+        chunked.set(str(number), b"small", None)
+        chunked.get(str(number))
+    return inner, chunked
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_value_in_pieces_is_there_after_its_set_however_full_the_inner_is(policy: str) -> None:
+    inner, chunked = full(policy)
+    for number in range(40):
+        value = bytes([number]) * 6_000
+        chunked.set(f"big {number}", value, 50.0)
+        assert chunked.get(f"big {number}") == value
+    usage = inner.usage()
+    assert (usage.pinned_entries, usage.entries <= 60) == (0, True)
+
+
+def test_what_was_evicted_is_forgotten_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fednode.cache.chunked._SLACK", 10)
+    inner, chunked = full("lru")
+    chunked._most_split = 10
+    for number in range(500):
+        chunked.set(f"big {number}", bytes(2_500), None)
+        assert len(chunked._split) <= 2 * 60 + 11
+    there = {name[1:] for name in inner.keys("v")}
+    assert chunked._look_for_gone() >= 0
+    assert chunked._split.keys() == {key for key in there if key.startswith("big")}
+
+
+def test_an_unpinning_that_fails_leaves_nothing_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, chunked = full("lfu")
+    real, calls = inner.set, []
+
+    def fail_late(place: str, value: object, ttl: float | None) -> None:
+        calls.append(place)
+        # after the try without pins and the manifest, among the pieces
+        if len(calls) == 6 + 1 + 3:
+            raise StoreError("the disk is away")
+        real(place, value, ttl)
+
+    monkeypatch.setattr(inner, "set", fail_late)
+    with pytest.raises(StoreError, match="away"):
+        chunked.set("big", bytes(5_800), None)
+    assert (chunked.get("big"), inner.usage().pinned_entries, list(inner.keys("p"))) == (MISSING, 0, [])
+
+
 def test_damage_is_no_error_of_ours() -> None:
     assert not issubclass(Damaged, (ValueError, RuntimeError))
+
+
+def test_sizes_with_which_nothing_is_ever_cut_are_refused() -> None:
+    memory = MemoryBackend(FakeClock(), Limits(10, 1 << 20, 1 << 16))
+    with pytest.raises(ValueError, match="never cut into pieces of 100 bytes"):
+        Chunked(memory, piece_bytes=100, value_bytes=99)
+    assert str(Chunked(memory, piece_bytes=100, value_bytes=100)) == "this process's memory"

@@ -35,7 +35,7 @@ class TestDefaultNest(BackendKit):
 
 class TestNestInPieces(BackendKit):
     def make(self, clock: FakeClock, limits: Limits) -> CacheBackend:
-        wrapping = replace(STILL, piece_bytes=1 << 10, value_bytes=limits.value_bytes)
+        wrapping = replace(STILL, piece_bytes=min(1 << 10, limits.value_bytes), value_bytes=limits.value_bytes)
         return nested(MemoryBackend(clock, limits), clock, random.Random(1).random, wrapping).cache
 
 

@@ -19,7 +19,7 @@ from kit.backend import ROOMY
 from kit.clocks import FakeClock
 
 from fednode import files
-from fednode.cache import MISSING, FileBackend, Limits, StoreFull, UpdateLost, UpdateStore, WhenFull
+from fednode.cache import MISSING, Closed, FileBackend, Limits, StoreFull, UpdateLost, UpdateStore, WhenFull
 from fednode.cache.values import encode
 from fednode.errors import PeerFault, StoreError
 
@@ -213,12 +213,22 @@ def test_overwriting_for_ever_does_not_grow_the_heap_or_the_folder(tmp_path: Pat
     assert (len(backend._expiries) < 100, held(backend), len(value_files(tmp_path))) == (True, (1, 1), 1)
 
 
+def test_a_folder_may_be_text_and_nothing_else(tmp_path: Path) -> None:
+    limits = Limits(10, 1_000, 100)
+    with FileBackend(str(tmp_path / "f"), FakeClock(), limits, WhenFull.EVICT) as backend:
+        backend.set("key", b"v", None)
+        assert backend.get("key") == b"v" and str(backend) == f"the cache folder {tmp_path / 'f'}"
+    for wrong in (7, None, b"folder"):
+        with pytest.raises(TypeError, match="cache folder of type"):
+            FileBackend(wrong, FakeClock(), limits, WhenFull.EVICT)  # type: ignore[arg-type]
+
+
 def test_a_closed_cache_says_so(tmp_path: Path) -> None:
     backend = opened(tmp_path)
     backend.close()
     backend.close()
     for call in (lambda: backend.get("a"), lambda: backend.set("a", b"", None), backend.sweep, backend.clear):
-        with pytest.raises(ValueError, match="closed"):
+        with pytest.raises(Closed, match=f"{tmp_path} is closed; open it again"):
             call()
     assert value_files(tmp_path) == []
 

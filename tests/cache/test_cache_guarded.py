@@ -14,7 +14,8 @@ from kit.backend import BackendKit
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend
-from fednode.cache.backend import StoreFull
+from fednode.cache.backend import StoreFull, TooLarge
+from fednode.cache.flights import Flight
 from fednode.cache.guarded import Guarded, GuardSettings, StillLoading, jittered
 from fednode.errors import ConfigError, StoreError
 
@@ -109,9 +110,51 @@ def test_an_error_reaches_everybody_and_is_not_remembered(guard: Guarded) -> Non
     with ThreadPoolExecutor(4) as pool:
         asked = crowd(pool, guard, slow, never)
         slow.go.set()
-        assert [one.exception(20) for one in asked] == [trouble] * 4
+        errors = [one.exception(20) for one in asked]
+    assert errors[0] is trouble
+    assert [(type(one), one.args, one.__cause__) for one in errors[1:] if one] == [(OSError, trouble.args, trouble)] * 3
+    assert len(set(map(id, errors))) == 4
     assert guard.get_or_load("k", lambda: b"now", None) == b"now"
     assert guard.counts().load_errors == 1
+
+
+def test_an_error_that_cannot_be_copied_reaches_everybody_as_it_is(guard: Guarded) -> None:
+    trouble = TooLarge(9, 8)
+
+    def fail() -> object:
+        raise trouble
+
+    slow = Slow(fail)
+    with ThreadPoolExecutor(4) as pool:
+        asked = crowd(pool, guard, slow, never)
+        slow.go.set()
+        assert [one.exception(20) for one in asked] == [trouble] * 4
+
+
+@pytest.mark.parametrize("way", ["set", "pin", "set_many", "delete", "clear"])
+def test_an_interrupted_writer_leaves_no_trace(guard: Guarded, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flights, flight = guard._flights, Flight()
+    flights.join("k", flight)
+    assert flights.may_store(flight)
+
+    class Interrupted:
+        def wait(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(flight, "landed", Interrupted())
+    calls: dict[str, Callable[[], object]] = {
+        "set": lambda: guard.set("k", b"", None),
+        "pin": lambda: guard.pin("k", b""),
+        "set_many": lambda: guard.set_many({"other": b"", "k": b""}, None),
+        "delete": lambda: guard.delete("k"),
+        "clear": guard.clear,
+    }
+    with pytest.raises(KeyboardInterrupt):
+        calls[way]()
+    monkeypatch.undo()
+    flights.land("k", flight)
+    assert guard.get_or_load("k", lambda: b"loaded", None) == b"loaded"
+    assert (guard.get("k"), guard.counts().overtaken) == (b"loaded", 0)
 
 
 def test_an_interrupted_leader_leaves_the_others_to_load(guard: Guarded) -> None:

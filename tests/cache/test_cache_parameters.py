@@ -190,6 +190,31 @@ def test_a_write_that_fails_leaves_the_version_before_and_frees_what_it_stored()
     assert store.metadata() == {"whole": True}
 
 
+def test_what_is_no_write_and_no_name_is_a_sentence_and_leaves_nothing() -> None:
+    backend = backend_of()
+    store = ParameterStore(backend, "model")
+    wrong: list[tuple[object, object, str]] = [
+        ({}, {}, "one at least"),
+        ([np.ones(2)], {}, "arrays by name"),
+        ({"w": [1.0, 2.0]}, {}, "w' is a list"),
+        ({3: np.ones(2)}, {}, "name text"),
+        (one(1.0), {"when": object()}, "no JSON"),
+        (one(1.0), {"mixed": {1: 2, "a": 3}}, "no JSON"),
+        (one(1.0), None, "dict of JSON"),
+    ]
+    for arrays, metadata, sentence in wrong:
+        with pytest.raises(ValueError, match=sentence):
+            store.write(arrays, metadata)  # type: ignore[arg-type]
+    assert store.versions == () and backend.usage().entries == 0
+    store.write({"w": np.ones(2), "b": np.zeros(1)}, {})
+    for names in (["nope"], ["w", "nope"]):
+        with pytest.raises(ValueError, match="has no array nope; it has w, b"):
+            store.read(names=names)
+    with pytest.raises(ValueError, match=r"write \['w'\]"):
+        store.read(names="w")
+    assert list(store.read(names=["b"]).arrays) == ["b"] and store.read(names=[]).arrays == {}
+
+
 def test_reading_before_the_first_write_says_so() -> None:
     with pytest.raises(StoreError, match="written yet"):
         ParameterStore(backend_of(), "model").read()
@@ -230,8 +255,9 @@ def test_a_version_that_the_backend_lost_is_an_error_and_not_an_older_model(key:
     store.write(one(1.0), {})
     store.write(one(0.0), {})
     backend.delete(key)
-    with pytest.raises(StoreError, match="not held"):
+    with pytest.raises(StoreError, match=f"version 2 .* {key} in this process's memory is missing or damaged") as told:
         store.read()
+    assert "held" not in str(told.value)
 
 
 def test_stores_share_a_backend_with_each_other_and_with_what_may_go() -> None:

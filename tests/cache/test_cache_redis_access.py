@@ -3,10 +3,12 @@
 import logging
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.backend import BackendKit
@@ -238,6 +240,70 @@ def test_tls_refuses_a_server_whose_certificate_names_another_host(authority: Au
         with pytest.raises(StoreError, match="verify failed"):
             opened(address)
         assert address.tls is not None
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_is_no_cluster_is_one_sentence(authority: Authority, tmp_path: Path, *, tls: bool) -> None:
+    port = free_port()
+    scheme, files = ("rediss", authority.files()) if tls else ("redis", None)
+    nowhere = RedisAddress.parse(f"{scheme}://127.0.0.1:{port}", files, cluster=True)
+    with pytest.raises(StoreError, match=f"could not reach the cache server 127.0.0.1:{port} .*check that it runs"):
+        opened(nowhere)
+    with RedisServer(tmp_path, port=port, tls=authority if tls else None) as server:
+        with pytest.raises(StoreError, match=f"127.0.0.1:{port} is in no cluster; name a node of one"):
+            opened(nowhere)
+        other = (
+            RedisAddress.parse(f"redis://127.0.0.1:{port}") if tls else RedisAddress("127.0.0.1", port, tls=TlsFiles())
+        )
+        with pytest.raises(StoreError, match=r"(could not reach|did not answer) .* TLS"):
+            opened(replace(other, cluster=True))
+        server.client().config_set("requirepass", SECRET)
+        with pytest.raises(StoreError, match="refuses this user") as refusal:
+            opened(replace(nowhere, password=PLAIN))
+        assert PLAIN not in said_by(refusal.value)
+
+
+def test_a_cluster_that_serves_no_keys_and_a_name_that_is_none_are_sentences(tmp_path: Path) -> None:
+    port = free_port()
+    options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--bind", "127.0.0.1"]
+    with RedisServer(tmp_path, *options, port=port) as server:
+        with pytest.raises(StoreError, match=f"the cluster of the cache server 127.0.0.1:{port} is not whole"):
+            opened(RedisAddress("127.0.0.1", port, cluster=True))
+        server.client().execute_command("ACL", "SETUSER", "node", "on", f">{SECRET}", "~*", "+@all", "-cluster|slots")
+        with pytest.raises(StoreError, match="refuses this user"):
+            opened(RedisAddress("127.0.0.1", port, user="node", password=SECRET, cluster=True))
+    for cluster in (False, True):
+        with pytest.raises(StoreError, match="could not reach the cache server"):
+            opened(RedisAddress("a" * 70, port, cluster=cluster))
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_certificate_for_localhost_is_checked_against_that_name(tmp_path: Path, *, cluster: bool) -> None:
+    port = free_port()
+    named = Authority(tmp_path / "tls", x509.DNSName("localhost"))
+    options = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        str(free_port()),
+        "--cluster-announce-hostname",
+        "localhost",
+    ]
+    options += ["--cluster-preferred-endpoint-type", "hostname", "--tls-cluster", "yes", "--bind", "127.0.0.1"]
+    with RedisServer(tmp_path, *(options if cluster else ()), port=port, tls=named) as server:
+        if cluster:
+            server.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            _until(lambda: b"cluster_state:ok" in _told(server.client()))
+        with opened(RedisAddress.parse(f"rediss://localhost:{port}", named.files(), cluster=cluster)) as backend:
+            backend.set("key", BIG, None)
+            assert backend.get("key") == BIG and list(backend.keys()) == ["key"]
+        with pytest.raises(StoreError, match=r"could not reach .*verify failed"):
+            opened(RedisAddress.parse(f"rediss://127.0.0.1:{port}", named.files(), cluster=cluster))
+
+
+def _told(client: Any) -> bytes:
+    told = client.execute_command("CLUSTER", "INFO")
+    return b" ".join(f"{k}:{v}".encode() for k, v in told.items()) if isinstance(told, dict) else bytes(told)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from kit.backend import BackendKit
 from kit.clocks import FakeClock
 from kit.redis_server import RedisServer
 
-from fednode.cache import MISSING, Limits, MemoryBackend, Missing
+from fednode.cache import MISSING, Closed, Limits, MemoryBackend, Missing
 from fednode.cache.backend import Value
 from fednode.cache.redis import LinkOptions
 from fednode.cache.redis_backend import RedisBackend
@@ -284,3 +284,26 @@ def test_closing_leaves_no_thread_and_closing_twice_is_allowed() -> None:
 def test_times_that_mean_nothing_are_refused(seconds: float) -> None:
     with pytest.raises(ConfigError, match="near cache"):
         TierOptions(heartbeat=seconds)
+
+
+def test_after_its_close_nothing_is_read_or_stored(server: RedisServer) -> None:
+    clock = FakeClock()
+    with remote_on(server, "closing", clock) as remote:
+        tiered = Tiered(MemoryBackend(clock, LIMITS), remote)
+        tiered.set("key", b"v", None)
+        assert tiered.get("key") == b"v"
+        tiered.close()
+        calls: list[Callable[[], object]] = [
+            lambda: tiered.get("key"),
+            lambda: tiered.get_many(["key"]),
+            lambda: tiered.set("key", b"w", None),
+            lambda: tiered.pin("key", b"w"),
+            lambda: tiered.delete("key"),
+            tiered.keys,
+            tiered.clear,
+            tiered.sweep,
+        ]
+        for call in calls:
+            with pytest.raises(Closed, match=r"the near cache over .* is closed"):
+                call()
+        assert remote.get("key") == b"v"

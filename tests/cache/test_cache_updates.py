@@ -133,7 +133,7 @@ def test_a_backend_that_loses_an_update_is_found_out(kind: type[MemoryBackend]) 
     store.put("task", 1, "ann", b"a")
     careless.delete(UpdateId("task", 1, "ann").key())
     for _ in range(2):
-        with pytest.raises(UpdateLost, match="ann in round 1") as lost:
+        with pytest.raises(UpdateLost, match=r"the update of ann in round 1 .* gone from") as lost:
             store.get("task", 1, "ann")
         assert lost.value.update == UpdateId("task", 1, "ann")
     assert store.usage().lost == 1
@@ -145,8 +145,55 @@ def test_bytes_that_came_out_as_something_else_are_lost() -> None:
     store = UpdateStore(careless, retry_after=1.0)
     store.put("task", 1, "ann", b"a")
     careless.set(UpdateId("task", 1, "ann").key(), "a", None)
-    with pytest.raises(UpdateLost):
+    with pytest.raises(UpdateLost, match=r"ann .* is damaged in this process's memory"):
         store.get("task", 1, "ann")
+
+
+def test_the_sentence_of_a_loss_on_a_server_names_it_and_what_keeps_pins() -> None:
+    class Broken(MemoryBackend):
+        def get(self, key: str) -> Value | Missing:
+            raise PinLost(key, "the cache server host:1", damaged=True)
+
+    store = UpdateStore(Broken(FakeClock(), Limits(10, 100, 10)), retry_after=1.0)
+    store.put("task", 3, "client-1/boxes", b"a")
+    with pytest.raises(UpdateLost) as lost:
+        store.get("task", 3, "client-1/boxes")
+    assert str(lost.value) == (
+        "the boxes of client-1 in round 3 of task were stored and are damaged on the cache server host:1; set its "
+        "maxmemory-policy to noeviction, let it persist to its disk (appendonly yes), and see who else writes there"
+    )
+    with pytest.raises(PeerFault, match="the boxes of client-1 in round 3 came before"):
+        store.put("task", 3, "client-1/boxes", b"a")
+
+
+@pytest.mark.parametrize("payload", ["text", bytearray(b"a"), memoryview(b"a"), None])
+def test_only_bytes_are_sealed(payload: object) -> None:
+    store = store_of()
+    with pytest.raises(TypeError, match=f"{type(payload).__name__} is not sealed"):
+        store.put("task", 1, "ann", payload)  # type: ignore[arg-type]
+    assert store.ids() == ()
+
+
+def test_rounds_older_than_a_consumed_one_of_the_task_are_closed() -> None:
+    store = store_of()
+    store.put("task", 4, "ann", b"waits")
+    store.consume("task", 5)
+    for number in (3, 4, 5):
+        with pytest.raises(PeerFault, match="round-closed"):
+            store.put("task", number, "bob", b"late")
+    store.put("task", 6, "bob", b"b")
+    store.put("other", 3, "bob", b"o")
+    assert store.get("task", 4, "ann") == b"waits" and store.consume("task", 4) == (UpdateId("task", 4, "ann"),)
+    with pytest.raises(PeerFault, match="round-closed"):
+        store.put("task", 5, "ann", b"late")
+
+
+def test_nobody_is_told_to_come_back_where_nothing_waits_that_could_make_room() -> None:
+    backend = backend_of(entries=1)
+    backend.set("other", b"o", None)
+    with pytest.raises(StoreFull, match="no room") as full:
+        UpdateStore(backend, retry_after=3.0).put("task", 1, "ann", b"a")
+    assert full.value.retry_after is None and "retry in" not in str(full.value)
 
 
 # --- with others in one backend

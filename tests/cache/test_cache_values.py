@@ -5,6 +5,7 @@ import math
 import struct
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,29 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kit.backend import same
 
-from fednode.cache.owned import DEPTH
+from fednode.cache import TooLarge, owned
+from fednode.cache.owned import DEPTH, NODES
 from fednode.cache.values import Undecodable, decode, encode, freeze, size_of, thaw
 
-DTYPES = ["?", "i1", "u2", "<i4", ">i8", "f2", "<f4", ">f8", "g", "c8", ">c16", "M8[ns]", "m8[3D]"]
+DTYPES = [
+    "m8",
+    "M8[25s]",
+    "m8[1000000000s]",
+    "m8[2147483647as]",
+    "?",
+    "i1",
+    "u2",
+    "<i4",
+    ">i8",
+    "f2",
+    "<f4",
+    ">f8",
+    "g",
+    "c8",
+    ">c16",
+    "M8[ns]",
+    "m8[3D]",
+]
 NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -41,6 +61,13 @@ TENSORS = [
     torch.empty((0, 3), dtype=torch.int64),
     torch.tensor([1 + 2j, 3 - 4j]).conj(),
     torch.nn.Parameter(torch.ones(2)),
+    torch.zeros([1] * 64),
+    torch.arange(8.0)[3::8],
+    torch.arange(16.0).reshape(4, 4)[:1, 1],
+    torch.arange(4.0).reshape(4, 1).expand(4, 3)[:, ::2],
+    torch.zeros(1).expand(5),
+    torch.tensor([1 + 2j]).conj().imag,
+    *(torch.tensor([0, 1, 3]).to(getattr(torch, name)) for name in sorted(owned.TENSORS)),
 ]
 
 
@@ -94,6 +121,86 @@ def test_two_readers_of_an_array_do_not_share_its_shape() -> None:
     assert thaw(frozen).shape == (6,)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("wrap", [lambda array: array, lambda array: [array], lambda array: {"deep": (array,)}])
+def test_no_object_of_two_readers_is_the_same_but_immutable_ones(wrap: Any) -> None:
+    frozen = freeze(wrap(np.arange(6)))
+    readers = [reachable(thaw(frozen)) for _ in range(2)]
+    shared = {id(one): one for one in readers[0]}.keys() & {id(one) for one in readers[1]}
+    assert {type(one) for one in readers[0] if id(one) in shared} <= {bytes, str, tuple, type(np.dtype("i8"))}
+    assert all(type(one) is not np.ndarray for one in readers[0] if id(one) in shared)
+
+
+def reachable(value: Any) -> list[Any]:
+    """`value`, what it contains, and what its arrays lie on."""
+    if isinstance(value, dict):
+        return [value, *(found for item in value.values() for found in reachable(item))]
+    if isinstance(value, (list, tuple)):
+        return [value, *(found for item in value for found in reachable(item))]
+    if isinstance(value, np.ndarray):
+        return [value, value.dtype, *reachable(value.base)]
+    return [value]
+
+
+@pytest.mark.parametrize("name", ["f8", ">i4", "M8[us]"])
+def test_what_a_dtype_carries_along_is_left_behind(name: str) -> None:
+    value = np.zeros(3, np.dtype(name, metadata={"any": [1]}))
+    for back in (thaw(freeze(value)), thaw(freeze([value]))[0], decode(encode(value))):  # type: ignore[index]
+        assert isinstance(back, np.ndarray)
+        assert back.dtype == np.dtype(name) and back.dtype.metadata is None
+
+
+@pytest.mark.parametrize("way", [lambda value: thaw(freeze(value)), lambda value: decode(encode(value))])
+def test_booleans_of_other_bytes_are_true(way: Any) -> None:
+    octets = bytes([0, 1, 2, 255])
+    for truths in (np.frombuffer(octets, np.bool_), torch.frombuffer(bytearray(octets), dtype=torch.bool)):
+        back = way(truths)
+        assert back.dtype == truths.dtype
+        assert (back.view(np.uint8) if isinstance(back, np.ndarray) else back.view(torch.uint8)).tolist() == [
+            0,
+            1,
+            1,
+            1,
+        ]
+
+
+class Growing:
+    """Changes `value` while a cache looks at an item before it: what another thread would do, at the worst moment."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+        real = owned._buffer_size
+
+        def measured(value: Any) -> int:
+            size = real(value)
+            change()
+            return size
+
+        monkeypatch.setattr(owned, "_buffer_size", measured)
+
+
+def test_what_grows_while_it_is_copied_counts_as_it_was_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = bytearray(4)
+    Growing(monkeypatch, lambda: buffer.extend(bytes(100)))
+    frozen = freeze([buffer])
+    copied: Any = thaw(frozen)
+    assert frozen.size == 32 + len(copied[0])
+    with pytest.raises(TooLarge):
+        freeze([buffer], most=len(buffer) + 40)
+
+
+def test_containers_that_change_while_they_are_copied_are_taken_at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    items: list[Any] = [bytearray(1), 2]
+    pairs: dict[str, Any] = {"a": bytearray(1), "b": items}
+
+    def change() -> None:
+        items.append(3)
+        pairs[str(len(pairs))] = None
+
+    Growing(monkeypatch, change)
+    frozen = freeze(pairs)
+    assert size_of(thaw(frozen)) == frozen.size
+    assert list(thaw(frozen)) == ["a", "b"]  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -104,6 +211,7 @@ def test_two_readers_of_an_array_do_not_share_its_shape() -> None:
         np.float64(1.0),
         torch.zeros(2, device="meta"),
         torch.zeros((2, 2)).to_sparse(),
+        torch.zeros([1] * 65),
         {1: "a"},
         {"a": {2, 3}},
         [object()],
@@ -139,6 +247,7 @@ def test_a_value_too_deep_or_inside_itself_is_refused() -> None:
 def test_sizes_are_bytes_and_nothing_is_free() -> None:
     leaves = (b"123", "ü", 7, None, np.zeros((2, 3)), torch.zeros(3))
     assert [size_of(value) for value in leaves] == [3, 2, 8, 8, 48, 12]
+    assert size_of([np.zeros(0)]) > 150 and size_of([torch.zeros(0)]) > 400
     assert size_of([]) > 0 and size_of({"key": b"12"}) > 5 and size_of(1 << 800) > 100
 
 
@@ -171,6 +280,9 @@ def planted(tree: object, raw: bytes = b"") -> bytes:
         planted(["a", "[('a','f8')]", 1], bytes(64)),
         planted(["T", "complex32", 1], bytes(64)),
         planted(["T", "__class__", 1], bytes(64)),
+        struct.pack("<4sI", b"FNv1", 13) + b'{"a":1,"a":2}',
+        planted(["T", "float32", *[1] * 65], bytes(4)),
+        planted(["a", "<m8[9999999999s]", 1], bytes(8)),
         planted(["i", "zz"]),
         planted(["i", 5]),
         planted(["f", "00"]),
@@ -184,6 +296,31 @@ def planted(tree: object, raw: bytes = b"") -> bytes:
 def test_hostile_bytes_have_one_error(data: bytes) -> None:
     with pytest.raises(Undecodable, match="treat it as a miss"):
         decode(data)
+
+
+def test_a_tree_of_too_many_parts_is_refused_before_it_is_built() -> None:
+    for part in (b"[],", b"0,", b'"",', b"{},"):
+        tree = b'["l",' + part * (2 * NODES + 1_000) + b"0]"
+        tracemalloc.start()
+        try:
+            with pytest.raises(Undecodable, match="items"):
+                decode(struct.pack("<4sI", b"FNv1", len(tree)) + tree)
+            assert tracemalloc.get_traced_memory()[1] < 4 * len(tree) + (1 << 20)
+        finally:
+            tracemalloc.stop()
+
+
+def test_text_full_of_brackets_and_commas_is_no_tree() -> None:
+    value = {'"[{,\\"': ",[{" * NODES + '\\"', "more": '"],[' * 1_000}
+    assert decode(encode(value)) == value
+
+
+def test_dimensions_count_as_items_so_that_what_is_stored_can_be_read() -> None:
+    array = np.zeros([1] * 64)
+    most: list[Any] = [array] * (NODES // 65)
+    assert len(decode(encode(most))) == len(most)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="items"):
+        size_of([*most, *most])
 
 
 @settings(max_examples=40, deadline=None)

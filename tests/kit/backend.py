@@ -41,7 +41,7 @@ class BackendKit:
     def test_a_miss_and_an_empty_value_differ(self, backend: CacheBackend) -> None:
         backend.set("empty", b"", None)
         assert backend.get("empty") == b""
-        assert backend.get("absent") is MISSING
+        assert backend.get("absent") is MISSING and not backend.get("absent")
 
     def test_the_last_value_wins(self, backend: CacheBackend) -> None:
         backend.set("key", b"old", None)
@@ -53,6 +53,24 @@ class BackendKit:
         backend.set(key, b"1", None)
         backend.set(key + ".", b"2", None)
         assert (backend.get(key), backend.get(key + ".")) == (b"1", b"2")
+
+    @pytest.mark.parametrize("key", [5, b"key", None, 1.5, ("key",), True])
+    def test_what_is_no_text_is_no_key(self, backend: CacheBackend, key: Any) -> None:
+        backend.set("key", b"v", None)
+        calls: list[Callable[[], object]] = [
+            lambda: backend.get(key),
+            lambda: backend.get_many(["key", key]),
+            lambda: backend.set(key, b"1", None),
+            lambda: backend.set_many({key: 1}, None),
+            lambda: backend.pin(key, b"1"),
+            lambda: backend.delete(key),
+            lambda: list(backend.keys(key)),
+        ]
+        for call in calls:
+            with pytest.raises(TypeError, match="cache key of type"):
+                call()
+        assert list(backend.keys()) == ["key"] and backend.get("key") == b"v"
+        assert (backend.usage().entries, backend.usage().pinned_entries) == (1, 0)
 
     def test_expiry_is_absolute_and_reading_does_not_extend_it(self, backend: CacheBackend, clock: FakeClock) -> None:
         backend.set("key", b"v", 10.0)
@@ -93,7 +111,7 @@ class BackendKit:
         assert (backend.sweep(), backend.sweep()) == (2, 0)
         assert backend.get("ttl 3.0") == b"v"
 
-    @pytest.mark.parametrize("ttl", [0.0, -1.0, float("nan"), float("inf")])
+    @pytest.mark.parametrize("ttl", [0.0, -1.0, float("nan"), float("inf"), 10**400, True, "5"], ids=range(7))
     def test_a_ttl_that_means_nothing_is_refused(self, backend: CacheBackend, ttl: float) -> None:
         backend.set("key", b"old", None)
         with pytest.raises(ValueError, match="time to live"):
@@ -150,6 +168,18 @@ class BackendKit:
             with contextlib.suppress(TypeError, ValueError):
                 change(out)
         assert same(backend.get("key"), expected)
+
+    @pytest.mark.parametrize("wrap", [lambda array: array, lambda array: {"deep": [array]}], ids=["alone", "nested"])
+    def test_what_lies_under_an_array_is_out_of_reach_too(self, backend: CacheBackend, wrap: Any) -> None:
+        backend.set("key", wrap(np.arange(8, dtype=np.dtype("i8", metadata={"any": [1]}))), None)
+        out: Any = backend.get("key")
+        under = out["deep"][0] if isinstance(out, dict) else out
+        while isinstance(under, np.ndarray):
+            assert under.dtype.metadata is None
+            with contextlib.suppress(ValueError):
+                under.shape = (2, 4)
+            under = under.base
+        assert same(backend.get("key"), wrap(np.arange(8)))
 
     def test_many_are_found_in_the_order_asked(self, backend: CacheBackend, clock: FakeClock) -> None:
         backend.set_many({f"key {number}": number for number in range(50)}, None)
@@ -264,6 +294,13 @@ def _change_nested(value: Any) -> None:
     value["list"][0]["array"][0] = 9
 
 
+def _octets(tensor: Any) -> Any:
+    import torch
+
+    plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return plain.reshape(-1).view(torch.uint8)
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two cached values are alike to the bit: types, dtypes, shapes, order of keys, signs, NaN bits."""
     torch: Any = sys.modules.get("torch")
@@ -272,7 +309,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if torch is not None and isinstance(one, torch.Tensor):
-        octets = [each.resolve_conj().contiguous().reshape(-1).view(torch.uint8) for each in (one, other)]
+        octets = [_octets(each) for each in (one, other)]
         return bool(one.dtype == other.dtype and one.shape == other.shape and torch.equal(*octets))
     if isinstance(one, dict) and isinstance(other, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)

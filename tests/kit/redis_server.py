@@ -122,10 +122,11 @@ def _drain(process: "subprocess.Popen[bytes]") -> None:
 
 
 class Authority:
-    """A certificate authority in `folder`, a server certificate for 127.0.0.1 and a client certificate."""
+    """A certificate authority in `folder`, a server certificate for `host` and a client certificate."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: x509.GeneralName | None = None) -> None:
         self._folder = folder
+        self._host = host or x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         folder.mkdir(parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
@@ -165,9 +166,7 @@ class Authority:
             .not_valid_before(now - dt.timedelta(days=1))
             .not_valid_after(now + dt.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-            )
+            .add_extension(x509.SubjectAlternativeName([self._host]), critical=False)
         )
         return builder.sign(self._key, hashes.SHA256())
 
