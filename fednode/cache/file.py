@@ -29,7 +29,7 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
-from fednode.cache.file_format import ASIDE_NAME, VALUE_NAME, DamagedFile, Header, read_value
+from fednode.cache.file_format import ASIDE_NAME, VALUE_NAME, DamagedFile, Header, open_value, read_value
 from fednode.cache.memory import WhenFull
 from fednode.cache.values import encode, size_of
 from fednode.clock import Clock
@@ -124,8 +124,8 @@ class FileBackend:
             with _spoken("read", path):
                 try:
                     # once open it stays readable, whoever overwrites or deletes the key meanwhile
-                    file = path.open("rb")
-                except FileNotFoundError:
+                    file = open_value(path)
+                except (FileNotFoundError, DamagedFile):
                     self._discard(key, entry)
                     return MISSING
         try:
@@ -359,7 +359,7 @@ class FileBackend:
                     path.unlink()
                 elif VALUE_NAME.fullmatch(path.name):
                     try:
-                        with path.open("rb") as file:
+                        with open_value(path) as file:
                             yield Header.read(file, path.name)
                     except DamagedFile:
                         path.unlink()

@@ -6,9 +6,11 @@ Seal and digest find damage, not forgery: updates are sealed before they come he
 
 import os
 import re
+import stat
 import struct
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from fednode.cache.backend import Value
@@ -70,6 +72,22 @@ class Header:
         if sha256(fixed + key).digest() != seal or _name(key, number) != name:
             raise DamagedFile
         return cls(key.decode("utf-8", "surrogatepass"), number, ttl, expires_at, encoded, size, pinned == 1, digest)
+
+
+def open_value(path: Path) -> BinaryIO:
+    """A value file opened to be read, without waiting for whoever writes to what is no file.
+
+    Raises `DamagedFile` for a pipe, a device or the like, `OSError` as `open` does.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(number).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise DamagedFile
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
 
 
 def read_value(file: BinaryIO, name: str) -> Value:

@@ -292,7 +292,7 @@ def test_a_disk_that_fails_while_reading_or_deleting_loses_nothing(tmp_path: Pat
     clock = FakeClock()
     backend = opened(tmp_path, clock)
     backend.set("key", b"v", 10.0)
-    for owner, call in ((Path, "open"), (os, "fstat")):
+    for owner, call in ((os, "open"), (os, "fstat")):
         refusal = pytest.raises(StoreError, match=r"could not read .*Input/output error; check the disk")
         with failing(owner, call, errno.EIO), refusal:
             backend.get("key")
@@ -436,3 +436,22 @@ def test_an_update_that_the_disk_lost_has_a_name_and_one_that_it_refused_may_com
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UpdateLost, match="ann in round 1"):
         store.get("task", 1, "ann")
+
+
+@pytest.mark.parametrize("while_open", [True, False])
+def test_a_pipe_in_place_of_a_value_is_a_damaged_miss_that_nobody_waits_for(tmp_path: Path, while_open: bool) -> None:
+    folder = tmp_path / "f"
+    backend = opened(folder)
+    backend.set("key", b"value", None)
+    (path,) = value_files(folder)
+    path.unlink()
+    os.mkfifo(path)
+    if not while_open:
+        backend.close()
+        backend = opened(folder)
+    with backend:
+        assert backend.get("key") is MISSING
+        # at opening, what is no file is none of ours
+        assert backend.usage().damaged == while_open and held(backend) == (0, 0)
+        backend.set("key", b"again", None)
+        assert backend.get("key") == b"again"
