@@ -83,3 +83,10 @@ class Interrupted(FednodeError):
     """The operator asked to stop: the ledger is whole, finished rounds are kept."""
 
     exit_code: ClassVar[int] = 130
+
+
+def one_line(text: str, longest: int) -> str:
+    """A peer's words as a terminal may show them: printable, on one line, `longest` characters at the most."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest]).split())[
+        :longest
+    ]

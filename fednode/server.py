@@ -24,6 +24,7 @@ from fednode.errors import (
     PeerFault,
     TooFewHolders,
     TooFewSurvivors,
+    one_line,
 )
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Envelope
@@ -116,7 +117,7 @@ class GridChannel:
         # not forgotten: a carrier that delivers twice must be seen to do so
         name, tag = self._asked[message.metadata.reply_to_message_id]
         if not message.has_content():
-            return Reply(name, tag, None, _printable(message.error.reason or "an error without a reason"))
+            return Reply(name, tag, None, one_line(message.error.reason or "an error without a reason", 300))
         try:
             return Reply(name, tag, frame_of(message.content))
         except PeerFault as fault:
@@ -228,11 +229,6 @@ class FedNodeStrategy(Strategy):
     def aggregate_evaluate(self, *_: object, **__: object) -> NoReturn:
         """Refuse: per-client evaluation would release numbers that no noise covers."""
         raise _no_hooks()
-
-
-def _printable(text: str) -> str:
-    """A peer's words on one line, without control characters: they go into a log that people read in a terminal."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]
 
 
 def _no_hooks() -> RuntimeError:

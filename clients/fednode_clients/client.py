@@ -4,7 +4,7 @@ a retry."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import PeerFault, StoreError, one_line
 from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic
@@ -177,11 +177,6 @@ class Client:
 
 def refusal(folder: KeyFolder, topic: Topic, fault: PeerFault) -> bytes:
     """A signed "no" with its reason, for any request."""
-    about = {"reason": _one_line(fault.reason, 64), "detail": _one_line(fault.detail or fault.reason, 512)}
+    said = {"reason": one_line(fault.reason, 64), "detail": one_line(fault.detail or fault.reason, 512)}
+    about = {name: words or "no reason given" for name, words in said.items()}
     return folder.signer.write("refusal", topic, about=about).to_bytes()
-
-
-def _one_line(text: str, longest: int) -> str:
-    """The text as a head can carry it: printable, on one line, not empty."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(plain.split())[:longest] or "no reason given"

@@ -179,7 +179,8 @@ class Holder:
         if there < needed:
             raise PeerFault("not-confirmed", f"{there} holders have confirmed this roster, {needed} have to")
         earlier = self._confirmed(spec)
-        if earlier is not None and earlier.get("roster") != roster.hex():
+        mine = (roster.hex(), spec.digest().hex())
+        if earlier is not None and (earlier.get("roster"), earlier.get("spec")) != mine:
             raise PeerFault("already-confirmed", f"another roster of round {spec.round} of {spec.task} was confirmed")
 
     def _confirmed(self, spec: RoundSpec) -> dict[str, object] | None:

@@ -1,7 +1,8 @@
 """`fednode bench`: measure, against what others do, and judge against limits."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -34,20 +35,16 @@ def sum_command(
     Rows: plain, secagg, ckks, bfv, ring, memory, exact. A full run takes under ten minutes on two cores; keep the
     machine quiet meanwhile.
     """
-    from fednode.bench.results import date_of, machine, write_results
+    from fednode.bench.results import machine
     from fednode.bench.sums import limits, plot, report, suite
     from fednode.bench.verdicts import exit_code
     from fednode.clock import SystemClock
 
-    options, clock = _options(suite.QUICK if quick else suite.SumOptions(), rows, sizes, clients), SystemClock()
+    options = _options(suite.QUICK if quick else suite.SumOptions(), rows, sizes, clients)
     typer.echo(f"secure sums on {machine()['cores']} cores, one used by each row")
-    measured = suite.run_sums(options, typer.echo, clock)
+    measured = suite.run_sums(options, typer.echo, SystemClock())
     verdicts = limits.judged(measured)
-    date = date_of(clock.time())
-    found = {"bench": "sum", "date": date, "machine": machine(), **report.document(measured, verdicts)}
-    paths = write_results(out, f"{date}-sum", found, plot.svg(measured))
-    for line in ("", *report.words(measured, verdicts), f"written: {paths[0]} and {paths[1]}"):
-        typer.echo(line)
+    _leave(out, "sum", report.document(measured, verdicts), plot.svg(measured), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
 
 
@@ -68,20 +65,16 @@ def cache_command(
     are left out: pip install 'fednode\[bench]'.
     """
     from fednode.bench.cache import limits, plot, report, suite
-    from fednode.bench.results import date_of, machine, write_results
+    from fednode.bench.results import machine
     from fednode.bench.verdicts import exit_code
     from fednode.clock import SystemClock
 
-    sizes, clock = suite.QUICK if quick else suite.FULL, SystemClock()
+    sizes = suite.QUICK if quick else suite.FULL
     options = suite.CacheOptions(suite.ROWS if rows is None else _parts(rows), trace, sizes)
     typer.echo(f"the cache on {machine()['cores']} cores, one used by each row that is timed")
-    measured = suite.run_cache(options, typer.echo, clock)
+    measured = suite.run_cache(options, typer.echo, SystemClock())
     verdicts = limits.judged(measured)
-    date = date_of(clock.time())
-    found = {"bench": "cache", "date": date, "machine": machine(), **report.document(measured, verdicts)}
-    paths = write_results(out, f"{date}-cache", found, plot.svg(measured))
-    for line in ("", *report.words(measured, verdicts), f"written: {paths[0]} and {paths[1]}"):
-        typer.echo(line)
+    _leave(out, "cache", report.document(measured, verdicts), plot.svg(measured), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
 
 
@@ -104,9 +97,7 @@ def trace_command(
     Policies: lru, lfu, hybrid, adaptive, s3fifo. Each block is read, and stored where it was not there, at the trace's
     own time. Judges nothing; `fednode bench cache --trace FILE` does.
     """
-    from fednode.bench.results import date_of, machine, write_results
     from fednode.bench.trace import plot, report, suite
-    from fednode.clock import SystemClock
 
     base = suite.TraceOptions()
     options = suite.TraceOptions(
@@ -115,10 +106,18 @@ def trace_command(
         seeds=base.seeds if seeds is None else seeds,
     )
     replayed = suite.run_trace(file, options, typer.echo)
+    _leave(out, "trace", report.document(replayed), plot.svg(replayed), report.words(replayed))
+
+
+def _leave(out: Path, name: str, document: Mapping[str, Any], plot: str, words: Sequence[str]) -> None:
+    """Write what was found beside its plot, and say it."""
+    from fednode.bench.results import date_of, machine, write_results
+    from fednode.clock import SystemClock
+
     date = date_of(SystemClock().time())
-    found = {"bench": "trace", "date": date, "machine": machine(), **report.document(replayed)}
-    paths = write_results(out, f"{date}-trace", found, plot.svg(replayed))
-    for line in ("", *report.words(replayed), f"written: {paths[0]} and {paths[1]}"):
+    found = {"bench": name, "date": date, "machine": machine(), **document}
+    paths = write_results(out, f"{date}-{name}", found, plot)
+    for line in ("", *words, f"written: {paths[0]} and {paths[1]}"):
         typer.echo(line)
 
 

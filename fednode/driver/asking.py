@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from fednode.driver.channel import Reply, Request
 from fednode.driver.parts import Node, Task
-from fednode.errors import Interrupted, PeerFault
+from fednode.errors import Interrupted, PeerFault, one_line
 from fednode.protocol.envelope import Envelope
 
 log = logging.getLogger("fednode.driver")
@@ -51,18 +51,17 @@ def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached
     try:
         return _read(reply, kind, task, (max_body, max_attached))
     except PeerFault as fault:
-        raise PeerFault(_plain(fault.reason, _MOST_REASON), _plain(fault.detail, _MOST_DETAIL)) from fault
+        raise PeerFault(_short(fault.reason, _MOST_REASON), _short(fault.detail, _MOST_DETAIL)) from fault
 
 
 def in_words(fault: PeerFault) -> str:
     """A fault as a part of a sentence: its reason, and its detail in brackets where there is one."""
-    detail = _plain(fault.detail, _MOST_DETAIL)
-    return _plain(fault.reason, _MOST_REASON) + (f" ({detail})" if detail else "")
+    detail = _short(fault.detail, _MOST_DETAIL)
+    return _short(fault.reason, _MOST_REASON) + (f" ({detail})" if detail else "")
 
 
-def _plain(text: str, longest: int) -> str:
-    """A peer's words on one line, without control characters: they are read in a terminal."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest]).split())
+def _short(text: str, longest: int) -> str:
+    line = one_line(text, longest + 1)
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 

@@ -1,7 +1,7 @@
 """What a store shows of itself, and the view of a cache that the node hands to its live view."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Protocol, Self
 
 from fednode.cache import CacheBackend, Limits, Missing
@@ -125,18 +125,11 @@ class StoreView:
 
     def stats(self) -> StoreStats:
         """The cache's usage, with what `extras` adds."""
-        usage, extras = self.backend.usage(), self.extras
+        extras = self.extras
         counts = extras.counts() if extras.counts else None
         limits = extras.limits() if extras.limits else None
         return StoreStats(
-            entries=usage.entries,
-            bytes=usage.bytes,
-            pinned_entries=usage.pinned_entries,
-            pinned_bytes=usage.pinned_bytes,
-            evictions=usage.evictions,
-            expiries=usage.expiries,
-            refusals=usage.refusals,
-            damaged=usage.damaged,
+            **asdict(self.backend.usage()),
             hits=counts.hits if counts else None,
             misses=counts.misses if counts else None,
             sets=counts.sets if counts else None,

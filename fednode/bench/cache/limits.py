@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fednode.bench.cache import array, hot, many, sweep
+from fednode.bench.cache.invalidation import BATCH, ONE_BY_ONE, ROUND_TRIP
 from fednode.bench.cache.suite import JUDGED_POLICIES, Measured
 from fednode.bench.cache.updates import ROOM
 from fednode.bench.cache.windows import Spread
@@ -13,9 +14,6 @@ from fednode.bench.verdicts import Check, Outcome, Verdict
 STARVED: Final = 5_000
 """Entries up to which the default policy has to be better than LRU by a margin at one size at least."""
 
-BATCH: Final = "a batch of 64 keys"
-ROUND_TRIP: Final = "one round trip with all"
-ONE_BY_ONE: Final = "64 keys one by one"
 
 _GET_US: Final = 0.8
 _OF_LOCKED: Final = 0.5

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fednode.bench.sums.cases import HOLDERS, THRESHOLD, VALUE_BITS, Case, Figures
+from fednode.bench.tables import aligned
 from fednode.bench.verdicts import Verdict, readable
 
 HEADINGS: Final = (
@@ -57,14 +58,7 @@ class Measured:
 
 def table(measured: Measured) -> list[str]:
     """Return the rows as lines of a Markdown table that also reads well on a terminal."""
-    cells = [HEADINGS, *(_cells(*key, figures) for key, figures in measured.rows.items())]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
-    lines = [_line(line, widths) for line in cells]
-    return [lines[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *lines[1:]]
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    return "| " + " | ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+    return aligned([HEADINGS, *(_cells(*key, figures) for key, figures in measured.rows.items())])
 
 
 def _cells(row: str, dimension: int, clients: int, figures: Figures) -> tuple[str, ...]:
