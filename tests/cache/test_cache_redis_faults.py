@@ -23,7 +23,7 @@ from fednode.errors import ConfigError, StoreError
 
 BIG = bytes(range(256)) * 80
 PIECES = 2_000
-QUICK = LinkOptions(timeout=0.3)
+QUICK = LinkOptions(timeout=1.0)
 PATIENT = LinkOptions(timeout=20.0)
 
 
@@ -40,7 +40,7 @@ def opened(
     piece_bytes: int = PIECES,
     pins: bool = False,
     namespace: str = "ns",
-    link: LinkOptions = QUICK,
+    link: LinkOptions = PATIENT,
 ) -> RedisBackend:
     limits = Limits(1_000, 1 << 30, 1 << 24)
     options = RedisOptions(namespace, limits, piece_bytes, pins, link=link)
@@ -67,7 +67,7 @@ def test_a_killed_server_is_an_error_with_a_sentence_and_the_next_one_is_found(s
     before = clock.now()
     with pytest.raises(StoreError, match=r"could not reach the cache server .*check that it runs"):
         backend.get("key")
-    assert clock.now() - before == pytest.approx(sum(QUICK.pauses))
+    assert clock.now() - before == pytest.approx(sum(PATIENT.pauses))
     server.restart()
     assert backend.get("key") is MISSING
     assert backend.usage().evictions == 1
@@ -219,7 +219,7 @@ def test_a_full_server_refuses_with_a_time_to_retry_and_keeps_what_it_has(server
         for number in range(20):
             backend.pin(f"key {number}", bytes([number]) * (1 << 20))
             kept += 1
-    assert (kept >= 2, full.value.retry_after, backend.usage().refusals) == (True, QUICK.retry_after, 1)
+    assert (kept >= 2, full.value.retry_after, backend.usage().refusals) == (True, PATIENT.retry_after, 1)
     assert all(backend.get(f"key {number}") == bytes([number]) * (1 << 20) for number in range(kept))
     assert backend.get(f"key {kept}") is MISSING
     assert len(pieces_of(server)) == kept * 17
@@ -281,7 +281,7 @@ def test_a_policy_changed_under_our_feet_is_found_out(server: RedisServer) -> No
 
 
 def test_a_slow_server_is_an_error_and_no_later_answer_is_another_s(server: RedisServer) -> None:
-    backend = opened(server)
+    backend = opened(server, link=QUICK)
     backend.set_many({f"key {number}": number for number in range(20)}, None)
     with server.paused():
         for call in (
@@ -290,7 +290,7 @@ def test_a_slow_server_is_an_error_and_no_later_answer_is_another_s(server: Redi
             lambda: backend.set("key 4", b"late", None),
             lambda: backend.delete("key 5"),
         ):
-            with pytest.raises(StoreError, match=r"did not answer within 0\.3 s"):
+            with pytest.raises(StoreError, match=r"did not answer within 1(\.0)? s"):
                 call()
     assert [backend.get(f"key {number}") for number in range(6, 20)] == list(range(6, 20))
     assert backend.get("key 1") == 1

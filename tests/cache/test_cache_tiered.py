@@ -135,7 +135,7 @@ def test_a_lost_connection_drops_all_copies_and_the_next_one_is_followed(server:
 
 def test_a_silent_server_is_noticed_by_the_heartbeat_and_found_again(server: RedisServer) -> None:
     clock = FakeClock()
-    options = RedisOptions("silent", LIMITS, link=LinkOptions(timeout=0.2, pauses=(0.01,)))
+    options = RedisOptions("silent", LIMITS, link=LinkOptions(timeout=1.0, pauses=(0.01,)))
     with (
         RedisBackend(server.address, options, clock) as remote,
         Tiered(MemoryBackend(clock, LIMITS), remote, TierOptions(heartbeat=0.1)) as tiered,
