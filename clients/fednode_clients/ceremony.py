@@ -27,8 +27,8 @@ from fednode_crypto.scheme import Contribution, HolderShare
 class KeyMaker:
     """Makes one holder's part of joint keys, and keeps its share of each in the key folder."""
 
-    def __init__(self, folder: KeyFolder, schemes: Schemes, rng: Rng) -> None:
-        self.folder, self._schemes, self._rng = folder, schemes, rng
+    def __init__(self, folder: KeyFolder, schemes: Schemes, rng: Rng, most_tasks: int) -> None:
+        self.folder, self._schemes, self._rng, self._most_tasks = folder, schemes, rng, most_tasks
         self._known: dict[str, tuple[KnownTask, HolderShare]] = {}
 
     def steps(self) -> Mapping[str, Callable[[bytes], Envelope]]:
@@ -68,6 +68,7 @@ class KeyMaker:
                 raise _damaged(self.folder, card.task) from error
         point = card.cohort.member(self.folder.name).point
         made = scheme.contribute(card.sum_params, key_context(card), point, self._rng)
+        self.folder.admit(card.task, self._most_tasks)
         self.folder.put(f"key-secret/{card.task}", made.private_bytes())
         return made
 
@@ -96,7 +97,7 @@ class KeyMaker:
         """Check every part against its commitment, open the boxes, keep the share of the sum of all secrets."""
         task, parts = read_ask("key-join", frame)
         card = self._card(task)
-        known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts))
+        known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts), self._most_tasks)
         shares = {holder.point: self._share(card, holder.name, holder.point, parts) for holder in card.cohort.holders}
         try:
             share = keyed(card, self._schemes).join(card.sum_params, key_context(card), shares)

@@ -45,7 +45,7 @@ class Client:
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task and its joint key, keep them, say "ready". Raises `PeerFault` with the reason to refuse."""
         task, parts = read_ask("task", frame)
-        self._remember(verified_task(self.folder, self._schemes, task, parts))
+        self._remember(verified_task(self.folder, self._schemes, task, parts, self._limits.max_tasks))
         return self.folder.signer.write("ready", Topic(task))
 
     def join(self, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> Copy | bytes:

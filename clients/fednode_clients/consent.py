@@ -13,6 +13,7 @@ class Limits:
 
     `min_survivors`: the fewest clients whose sum may be opened; `min_noise`: the least noise multiplier z of a
     released sum (noise over clip, honest survivors only); `max_rounds`: the most rounds of one task;
+    `max_tasks`: the most tasks that this member ever takes, for what it knows of one stays on its disk;
     `max_staleness`: how many versions behind the round's own the model of an update may be. Above 0 a node that lies
     can pick which of these models each client trains from, and so shape what a sum tells.
     """
@@ -21,6 +22,7 @@ class Limits:
     min_noise: float = 0.1
     max_rounds: int = 1_000
     max_staleness: int = 0
+    max_tasks: int = 1_000
 
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.

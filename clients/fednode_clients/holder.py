@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
-from fednode.protocol.requests import frame_kind, read_ask, read_key_request, read_roster, read_spec
+from fednode.protocol.requests import (
+    frame_kind,
+    read_ask,
+    read_close_request,
+    read_key_request,
+    read_roster,
+    read_spec,
+)
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.wire import canonical, digest, split_parts
 from fednode_clients.ceremony import KeyMaker, keyed
@@ -50,7 +57,7 @@ class Holder:
 
     def __init__(self, folder: KeyFolder, limits: Limits, schemes: Schemes, rng: Rng) -> None:
         self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
-        self._keys = KeyMaker(folder, schemes, rng)
+        self._keys = KeyMaker(folder, schemes, rng, limits.max_tasks)
         self._room = BoxRoom(folder)
         self._known: dict[str, KnownTask] = {}
 
@@ -63,6 +70,7 @@ class Holder:
             "boxes": self.take_boxes,
             "confirm": self.confirm,
             "open": self.open,
+            "close": self.close_round,
         }
         kind = frame_kind(frame)
         if kind not in steps:
@@ -76,26 +84,43 @@ class Holder:
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task, keep it, say "ready": a boxed scheme has no ceremony. Raises `PeerFault`."""
         task, parts = read_ask("task", frame)
-        known = verified_task(self.folder, self._schemes, task, parts)
+        known = verified_task(self.folder, self._schemes, task, parts, self._limits.max_tasks)
         if known.me.role != "holder":
             raise PeerFault("not-a-holder", f"{self.folder.name} holds no keys")
         self._known[task] = known
         return self.folder.signer.write("ready", Topic(task))
 
     def box_key(self, frame: bytes) -> Envelope:
-        """This round's fresh public key, signed. Raises `PeerFault`: "past-round", "already-opened", "round-cap"."""
+        """This round's fresh public key, signed.
+
+        Raises `PeerFault`: "past-round", "already-opened", "round-closed", "round-cap".
+        """
         task, number = read_key_request(frame)
-        known = self._task(task)
-        if not known.scheme.boxed:
-            raise PeerFault("unexpected", "this scheme has no boxes")
         # else whoever reaches a holder could put every round of a task into the past
-        if number > self._limits.max_rounds:
-            raise PeerFault("round-cap", f"round {number} of {task}, {self._limits.max_rounds} are my most")
+        self._require_boxes(task, number)
         if any(entry.get("round") == number for entry in self._opened(task)):
             raise PeerFault("already-opened", f"round {number} of {task} was opened before")
         self._heed_cap(task)
         key = self._room.key(task, number)
         return self.folder.signer.write("box-key", Topic(task, number), key.public.raw)
+
+    def close_round(self, frame: bytes) -> Envelope:
+        """Destroy the key and the boxes of a round that was not opened, and say so; the round is never opened here.
+
+        Nobody signs this request, and nobody has to: whoever lies with it has one holder less to open the round with,
+        and could have asked for the key of a later round to the same end. Raises `PeerFault`: "unexpected" under a
+        scheme without boxes, "round-cap".
+        """
+        task, number = read_close_request(frame)
+        self._require_boxes(task, number)
+        self._room.close(task, number)
+        return self.folder.signer.write("closed", Topic(task, number))
+
+    def _require_boxes(self, task: str, number: int) -> None:
+        if not self._task(task).scheme.boxed:
+            raise PeerFault("unexpected", "this scheme has no boxes")
+        if number > self._limits.max_rounds:
+            raise PeerFault("round-cap", f"round {number} of {task}, {self._limits.max_rounds} are my most")
 
     def take_boxes(self, frame: bytes) -> Envelope:
         """Keep this round's boxes, and name the clients whose box is no good. Raises `PeerFault` as `open` does."""

@@ -3,6 +3,7 @@
     identity.json   name, signing key, box key            mode 0600
     enrolment.pub   the enrolment key's public half       the trust root: nothing else says who is in a cohort
     state/          small files by name                   shares of joint keys, answers, sealed updates
+    tasks/          an empty file for each task           how many this member has taken: names come from the node
     record.jsonl    one line for every round joined or opened, fsynced before the answer leaves
 
 The folder is 0700. Nothing of it ever goes into Flower's context.
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fednode.errors import ConfigError, StoreError
+from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.files import append_line, write_whole
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
@@ -132,6 +133,28 @@ class KeyFolder:
         except OSError as error:
             raise StoreError(f"could not remove {self._file(name)}: {error.strerror}; make it writable") from error
 
+    def admit(self, task: str, most: int) -> None:
+        """Return if something of `task` may be kept here: it was admitted before, or fewer than `most` tasks were.
+
+        Call it before the first thing of a task is kept. Raises `PeerFault("task-cap")`, `StoreError`.
+        """
+        tasks = self.path / "tasks"
+        mark = tasks / _hashed(task)
+        if mark.exists():
+            return
+        try:
+            tasks.mkdir(mode=0o700, exist_ok=True)
+            taken = _count(tasks)
+            if taken < most:
+                write_whole(mark, b"", 0o600)
+                # counted again: another process may have come in between, and neither overlooks the other
+                if _count(tasks) <= most:
+                    return
+                mark.unlink()
+        except OSError as error:
+            raise StoreError(f"could not count the tasks in {tasks}: {error.strerror}; make it writable") from error
+        raise PeerFault("task-cap", f"{taken} tasks taken, {most} are my most")
+
     def record(self, entry: Mapping[str, object]) -> None:
         """Add a line to the record and fsync. Raises `StoreError`; the line is then not there."""
         path = self.path / "record.jsonl"
@@ -154,8 +177,17 @@ class KeyFolder:
             ) from error
 
     def _file(self, name: str) -> Path:
-        # hashed, so that no name from outside can point out of the folder
-        return self.path / "state" / digest("key-folder", name.encode("utf-8")).hex()[:40]
+        return self.path / "state" / _hashed(name)
+
+
+def _count(tasks: Path) -> int:
+    # a mark that is being written has a name that begins with a dot
+    return sum(not path.name.startswith(".") for path in tasks.iterdir())
+
+
+def _hashed(name: str) -> str:
+    """A file's name, which no name from outside can lead out of its folder."""
+    return digest("key-folder", name.encode("utf-8")).hex()[:40]
 
 
 def write_enrolment_public(file: Path, key: VerifyKey) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from stat import S_ISDIR
 
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.names import member_names
@@ -57,13 +58,55 @@ def key_folder(place: Place) -> Path:
     own = place.node.get("key-folder")
     if own:
         return Path(str(own))
+    shared = shared_root(place.run)
+    if shared is not None:
+        require_private(shared)
     return key_root(place.run_id, place.run) / member_name(place)
 
 
 def key_root(run_id: int, run: Config) -> Path:
     """Where a simulation on one machine keeps the keys of its members: a private folder of this user and this run."""
-    given = str(run.get("key-root") or "")
-    return Path(given) if given else Path(tempfile.gettempdir()) / f"fednode-{os.getuid()}" / str(run_id)
+    shared = shared_root(run)
+    return Path(str(run["key-root"])) if shared is None else shared / str(run_id)
+
+
+def shared_root(run: Config) -> Path | None:
+    """The folder of this user's runs that name no `key-root`; None where this run names one.
+
+    Anybody can foresee its name: `require_private` it before anything in it is believed.
+    """
+    return None if run.get("key-root") else Path(tempfile.gettempdir()) / f"fednode-{os.getuid()}"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can enter, if it is not there. Raises `ConfigError`, `StoreError`."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        # a file, or a link to none: said below
+        pass
+    except OSError as error:
+        raise StoreError(f"could not make the key folder {folder}: {error.strerror}; set key-root") from error
+    require_private(folder)
+
+
+def require_private(folder: Path) -> None:
+    """Return if only this user can enter `folder`, or it is not there. Raises `ConfigError`."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be looked at: {error.strerror}; set key-root to a folder") from error
+    if not S_ISDIR(found.st_mode):
+        fault = "is no folder"
+    elif found.st_uid != os.getuid():
+        fault = "belongs to somebody else"
+    elif found.st_mode & 0o077:
+        fault = "is open to others"
+    else:
+        return
+    raise ConfigError(f"{folder} {fault}, so keys in it are no secret; remove it, or set key-root to one of your own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +189,8 @@ class Members:
     def _limits(self, place: Place) -> Limits:
         """The member's own limits: its node's configuration sets them, a run's configuration can only narrow them."""
         limits = self._parts.limits
-        for name, key in (("min_survivors", "min-survivors"), ("min_noise", "min-noise"), ("max_rounds", "max-rounds")):
-            value = place.node.get(key)
+        for name in ("min_survivors", "min_noise", "max_rounds", "max_tasks"):
+            value = place.node.get(name.replace("_", "-"))
             if value is not None:
                 limits = replace(limits, **{name: type(getattr(limits, name))(value)})
         asked = place.run
@@ -158,5 +201,6 @@ class Members:
             min_survivors=max(limits.min_survivors, int(str(asked.get("floor-survivors", limits.min_survivors)))),
             min_noise=max(limits.min_noise, float(str(asked.get("z-min", limits.min_noise)))),
             max_rounds=min(limits.max_rounds, int(str(asked.get("max-rounds", limits.max_rounds)))),
+            max_tasks=limits.max_tasks,
             max_staleness=int(str(place.node.get("max-staleness", behind))),
         )

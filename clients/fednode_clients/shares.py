@@ -1,8 +1,8 @@
 """A holder's side of boxed shares: a key fresh for each round, the boxes that came for it, and the sum of what is in
 them.
 
-The key is destroyed with the boxes as soon as the round is opened, or a later round gets its own: what was boxed for a
-round cannot be read afterwards, whoever gets the key folder.
+The key is destroyed with the boxes as soon as the round is opened or closed, or a later round gets its own: what was
+boxed for a round cannot be read afterwards, whoever gets the key folder.
 """
 
 import hashlib
@@ -32,7 +32,8 @@ class BoxRoom:
     def key(self, task: str, round_number: int) -> BoxKey:
         """The key of this round: the same however often it is asked, a new one for a later round.
 
-        Raises `PeerFault("past-round")` for a round before the one that has a key now: its key is gone.
+        Raises `PeerFault`: "past-round" for a round before the one that has a key now, "round-closed" for one that had
+        a key which was destroyed.
         """
         kept = self.folder.get(f"box-key/{task}")
         if kept is not None:
@@ -42,7 +43,7 @@ class BoxRoom:
             if current == round_number and len(kept) > _ROUND:
                 return BoxKey.from_private_bytes(kept[_ROUND:])
             if current == round_number:
-                raise PeerFault("already-opened", f"the key of round {round_number} was destroyed when it was opened")
+                raise PeerFault("round-closed", f"the key of round {round_number} was destroyed: the round is over")
         fresh = BoxKey.generate()
         self.folder.drop(f"boxes/{task}")
         self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
@@ -90,8 +91,17 @@ class BoxRoom:
 
     def forget(self, spec: RoundSpec) -> None:
         """Destroy the key and the boxes of a round that was opened; that it had a key stays known."""
-        self.folder.put(f"box-key/{spec.task}", spec.round.to_bytes(_ROUND, "little"))
-        self.folder.drop(f"boxes/{spec.task}")
+        self._destroy(spec.task, spec.round)
+
+    def close(self, task: str, round_number: int) -> None:
+        """The same for a round that will not be opened, if it is the one that has a key; harmless for any other."""
+        kept = self.folder.get(f"box-key/{task}") or b""
+        if int.from_bytes(kept[:_ROUND], "little") == round_number:
+            self._destroy(task, round_number)
+
+    def _destroy(self, task: str, round_number: int) -> None:
+        self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little"))
+        self.folder.drop(f"boxes/{task}")
 
     def _current(self, spec: RoundSpec) -> BoxKey:
         kept = self.folder.get(f"box-key/{spec.task}") or b""

@@ -91,10 +91,13 @@ def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:
         raise PeerFault("unknown-scheme", str(error)) from error
 
 
-def verified_task(folder: KeyFolder, schemes: Schemes, task: str, parts: dict[str, bytes]) -> KnownTask:
+def verified_task(
+    folder: KeyFolder, schemes: Schemes, task: str, parts: dict[str, bytes], most: int | None = None
+) -> KnownTask:
     """Check everything a task is said to be, recompute the joint key from the signed parts, and keep it.
 
-    Raises `PeerFault`, also "bad-key-part" if a part is not the one its holder committed to, and "second-key" if the
+    `most`: how many tasks the member ever takes (None: this is one of them). Raises `PeerFault`, also "task-cap",
+    "bad-key-part" if a part is not the one its holder committed to, and "second-key" if the
     task is known with another cohort or key already.
     """
     card, me = verified_card(folder, task, parts)
@@ -107,6 +110,8 @@ def verified_task(folder: KeyFolder, schemes: Schemes, task: str, parts: dict[st
     if earlier not in (None, wanted):
         raise PeerFault("second-key", f"{task} has another joint key, cohort or sum already")
     if earlier is None:
+        if most is not None:
+            folder.admit(task, most)
         folder.put(f"task/{task}", join_parts(card.parts() | published.parts()))
         folder.put(f"task-key/{task}", wanted)
     return known

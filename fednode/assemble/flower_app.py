@@ -1,13 +1,14 @@
 """The ServerApp for Flower's own engines: the same session, over whatever `Grid` Flower brings."""
 
 import logging
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednode.assemble.enrolment import enrol_simulation
+from fednode.assemble.held import held_at, sweep_unheld
 from fednode.assemble.planning import plan_run
 from fednode.assemble.running import PHASES, conclude, logging_to, make_run_folder
 from fednode.assemble.session import Session, Tools
@@ -15,7 +16,7 @@ from fednode.clock import SystemClock
 from fednode.observer import RoundProgress, StopFlag
 from fednode.reports.figures import bound
 from fednode.settings import RunSettings, resolve
-from fednode_clients.membership import key_root
+from fednode_clients.membership import key_root, make_private, shared_root
 from fednode_crypto import scheme
 
 if TYPE_CHECKING:
@@ -112,16 +113,23 @@ def main(grid: "Grid", context: "Context") -> None:
     observer.writing_to(folder)
     observer.started(settings.rounds, PHASES)
     session = Session(plan, run_id, folder, observer, Tools(clock, scheme, StopFile(folder)))
-    keys = key_root(context.run_id, config)
-    try:
-        with logging_to(folder / "run.log"):
-            cohort = enrol_simulation(keys, settings.clients, settings.holders)
-            result = conclude(session, lambda: session.execute(grid, cohort))
-    finally:
-        shutil.rmtree(keys, ignore_errors=True)
+    with logging_to(folder / "run.log"), _keys(context.run_id, config) as keys:
+        cohort = enrol_simulation(keys, settings.clients, settings.holders)
+        result = conclude(session, lambda: session.execute(grid, cohort))
     logging.getLogger("fednode.run").info("%s", result.record.outcome_sentence)
     if result.error is not None:
         raise result.error
+
+
+@contextmanager
+def _keys(run_id: int, config: Mapping[str, object]) -> Iterator[Path]:
+    """Where this run's keys lie as long as it lasts. Keys of killed runs beside it go first."""
+    keys, shared = key_root(run_id, config), shared_root(config)
+    if shared is not None:
+        make_private(shared)
+        sweep_unheld("", shared)
+    with held_at(keys):
+        yield keys
 
 
 def build() -> "ServerApp":

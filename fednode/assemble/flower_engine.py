@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fednode.assemble.cache_place import reach_server
 from fednode.assemble.flower_app import MARK, STOP_NAME, to_run_config
+from fednode.assemble.held import held_folder, sweep_unheld
 from fednode.assemble.planning import plan_run
 from fednode.assemble.recording import OUTCOMES
 from fednode.assemble.running import PHASES, RunResult, closing_lines, make_run_folder
@@ -28,6 +28,11 @@ from fednode.settings import RunSettings
 
 log = logging.getLogger("fednode.run")
 
+SCRATCH = "fednode-flower-"
+"""How the folder of an engine is called in the temporary folder."""
+_HOME = "flower"
+_KEYS = "keys"
+"""Held by the run itself, which may go on without whoever submitted it."""
 _SCANS = 50
 _BETWEEN_SCANS = 0.1
 """Seconds, and how often at the most."""
@@ -82,11 +87,13 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     observer.started(settings.rounds, PHASES)
     for warning in plan.warnings:
         observer.phase(f"warning: {warning}")
-    with tempfile.TemporaryDirectory(prefix="fednode-flower-") as scratch, _engine(Path(scratch)) as environ:
-        keys = Path(scratch) / "keys"
+    # homes of engines whose submitter was killed; one whose run goes on without it is in use
+    sweep_unheld(SCRATCH, inner=_KEYS, ending=lambda left: _end_all_under(left / _HOME))
+    with held_folder(SCRATCH) as scratch, _engine(scratch) as environ:
+        keys = scratch / _KEYS
         config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))
         config |= {"run-folder": str(folder.absolute()), "key-root": str(keys)}
-        app = _write_app(Path(scratch) / "app", config)
+        app = _write_app(scratch / "app", config)
         _follow(_command(app, settings), environ, observer, _Stop(stop, folder))
     observer.finished()
     return _result(run_id, folder)
@@ -130,7 +137,7 @@ def _write_app(folder: Path, config: Mapping[str, str | int | float]) -> Path:
 @contextlib.contextmanager
 def _engine(scratch: Path) -> Iterator[dict[str, str]]:
     """The environment of a private engine; on the way out everything that it started is ended, by process id."""
-    home = scratch / "flower"
+    home = scratch / _HOME
     home.mkdir()
     environ = dict(os.environ)
     environ |= flower_environment(home) | {"PATH": _path(), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}

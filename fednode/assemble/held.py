@@ -5,12 +5,12 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISDIR
 
-from fednode.errors import StoreError
+from fednode.errors import ConfigError, StoreError
 
 
 @contextmanager
@@ -29,9 +29,26 @@ def held_folder(prefix: str) -> Iterator[Path]:
         os.close(lock)
 
 
-def sweep_unheld(prefix: str) -> None:
-    """Remove this user's folders of this prefix that no process holds. What cannot be locked or removed stays."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+@contextmanager
+def held_at(folder: Path) -> Iterator[Path]:
+    """As `held_folder`, but this very folder: new, or empty. Raises `ConfigError` where it has anything in it."""
+    lock = _taken(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep_unheld(
+    prefix: str, place: Path | None = None, inner: str = "", ending: Callable[[Path], None] | None = None
+) -> None:
+    """Remove this user's folders of this prefix in `place` (None: the temporary folder) that no process holds.
+
+    One whose folder `inner` somebody holds stays. Before a folder goes, `ending` may end what still works in it. What
+    cannot be locked or removed stays.
+    """
+    for folder in (place or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         with suppress(OSError):
             found = folder.lstat()
             if not S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -40,9 +57,47 @@ def sweep_unheld(prefix: str) -> None:
             if lock is None:
                 continue
             try:
-                shutil.rmtree(folder, ignore_errors=True)
+                if not inner or not _is_held(folder / inner):
+                    (ending or _nothing)(folder)
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
+
+
+def _nothing(_: Path) -> None:
+    return None
+
+
+def _is_held(folder: Path) -> bool:
+    lock = _locked(folder)
+    if lock is None:
+        return folder.exists()
+    os.close(lock)
+    return False
+
+
+def _taken(folder: Path) -> int:
+    try:
+        while True:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            lock = _locked(folder)
+            if lock is None and folder.exists():
+                raise ConfigError(f"{folder} is in use by another run; name another folder as key-root")
+            if lock is None:
+                # a sweep took it in between
+                continue
+            if any(folder.iterdir()):
+                os.close(lock)
+                raise ConfigError(
+                    f"{folder} is not empty, and goes at the end of a run with all that is in it; name a folder that "
+                    "is not there yet as key-root"
+                )
+            return lock
+    except OSError as error:
+        raise StoreError(
+            f"could not make and lock {folder}: {error.strerror}; let key-root or TMPDIR name a folder on a local disk"
+        ) from error
 
 
 def _made(prefix: str) -> tuple[Path, int]:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from fednode.assemble.cache_place import server_address
 from fednode.assemble.planning import Plan
@@ -17,6 +18,9 @@ from fednode.clock import Clock, SystemClock
 from fednode.errors import ConfigError, StoreError
 from fednode.live import Extras, Inspectable, Knob, StoreView, guard_knobs, memory_knobs
 from fednode.protocol.chunks import Outline
+
+if TYPE_CHECKING:
+    from fednode.cache.redis import Link
 
 log = logging.getLogger("fednode.run")
 
@@ -136,16 +140,23 @@ def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Store
 
 
 def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
+    from fednode.cache.redis import Link, LinkOptions
     from fednode.cache.redis_backend import RedisBackend
+    from fednode.cache.redis_lease import Lease, namespace_of
     from fednode.cache.redis_values import RedisOptions
 
     # a server's time is the machine's, whatever clock the run has
-    clock = SystemClock()
+    clock, address = SystemClock(), server_address(plan.settings)
+    link = Link(address, LinkOptions(), clock)
+    stack.callback(link.close)
+    _sweep_server(link)
+    # from before the first key to after the last: no other run takes this one for dead
+    lease = stack.enter_context(Lease(link, run_id))
 
     def made(name: str, limits: Limits) -> RedisBackend:
-        options = RedisOptions(f"fednode.{run_id}.{name}", limits, pins=True)
-        backend = stack.enter_context(RedisBackend(server_address(plan.settings), options, clock))
-        stack.callback(_take_away, backend)
+        options = RedisOptions(namespace_of(run_id, name), limits, pins=True)
+        backend = stack.enter_context(RedisBackend(address, options, clock))
+        stack.callback(_take_away, backend, lease.keep)
         return backend
 
     updates, model = made("updates", update_limits(plan)), made("model", model_limits(plan))
@@ -160,12 +171,24 @@ def _fixed(plan: Plan, updates: CacheBackend, nest: Nested) -> Stores:
     return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
 
 
-def _take_away(backend: CacheBackend) -> None:
-    """What the run pinned has no expiry: nobody else would ever delete it."""
+def _sweep_server(link: "Link") -> None:
+    """Remove what runs left that were killed. That it fails is no reason not to run."""
+    from fednode.cache.redis_lease import sweep_dead
+
+    try:
+        for run in sweep_dead(link, ("updates", "model")):
+            log.info("removed from the cache server what run %s left there: its lease has expired", run)
+    except StoreError as error:
+        log.warning("keys of runs that were killed may stay on the cache server: %s", error)
+
+
+def _take_away(backend: CacheBackend, failed: Callable[[], None]) -> None:
+    """What the run pinned has no expiry: it goes now, or with a later run."""
     try:
         backend.clear()
     except StoreError as error:
-        log.warning("keys of this run stay on the cache server: %s", error)
+        failed()
+        log.warning("keys of this run stay on the cache server until a later run removes them: %s", error)
 
 
 def _version(key: str) -> int | None:

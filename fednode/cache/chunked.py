@@ -17,6 +17,8 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
+from fednode.cache.forked import held_by_another, mend_after_fork
+from fednode.cache.memory import MemoryBackend
 from fednode.cache.pieces import (
     GENERATION_BYTES,
     PIECE_BYTES,
@@ -77,6 +79,7 @@ class Chunked:
         self._most_split = _SLACK
         self._damaged = self._refused = 0
         self._load()
+        mend_after_fork(self)
 
     def __str__(self) -> str:
         return str(self._inner)
@@ -136,6 +139,16 @@ class Chunked:
         """Entries, bytes and counts of `inner`; what was refused or damaged here is added."""
         inner = self._inner.usage()
         return replace(inner, damaged=inner.damaged + self._damaged, refusals=inner.refusals + self._refused)
+
+    def after_fork(self) -> None:
+        """In a forked child: no lock is held by a thread that is not here, and no piece of a half-written value."""
+        busy = any(held_by_another(lock) for lock in (*self._stripes, self._holding))
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
+        self._lock, self._holding = Lock(), Lock()
+        if busy and isinstance(self._inner, MemoryBackend):
+            # one that another process sees too may hold a value that the parent is writing
+            self._split.clear()
+            self._load()
 
     def _store(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         size = size_of(value)

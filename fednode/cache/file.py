@@ -4,7 +4,6 @@ An overwritten value stays until the new one is durable. `fednode.cache.file_for
 """
 
 import contextlib
-import fcntl
 import heapq
 import math
 import os
@@ -29,12 +28,25 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
-from fednode.cache.file_format import ASIDE_NAME, VALUE_NAME, DamagedFile, Header, open_value, read_value
+from fednode.cache.file_format import (
+    ASIDE_NAME,
+    VALUE_NAME,
+    DamagedFile,
+    Header,
+    is_withdrawn,
+    number_of,
+    open_value,
+    read_value,
+    stem_of,
+    withdraw,
+)
+from fednode.cache.file_place import lock_folder, make_private, require_same, spoken
+from fednode.cache.forked import mend_after_fork
 from fednode.cache.memory import WhenFull
 from fednode.cache.values import encode, size_of
 from fednode.clock import Clock
 from fednode.errors import StoreError
-from fednode.files import sync_folder, write_whole
+from fednode.files import write_whole
 
 _SLACK: Final = 64
 """Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
@@ -65,8 +77,9 @@ class FileBackend:
     that lower limits leave no room for are evicted at opening under `WhenFull.EVICT`; pinned ones, and under REFUSE
     all, stay, and `set` refuses.
 
-    Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only; a
-    forked child must not use its parent's. The folder becomes 0700, files are 0600; other files in it are left alone.
+    Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only; in a
+    forked child it is closed. The folder becomes 0700, files are 0600; other files in it are left alone. The lock is
+    the folder's own; once the folder was moved away or replaced, `StoreError`.
     """
 
     def __init__(self, folder: Path | str, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
@@ -84,14 +97,18 @@ class FileBackend:
         self._bytes = self._pinned = self._pinned_bytes = 0
         self._evictions = self._expired = self._refusals = self._damaged = 0
         self._number = 0
-        with _spoken("open", folder):
-            _make_private(folder)
-            self._release = weakref.finalize(self, os.close, _lock_folder(folder))
+        self._left: dict[str, list[str]] = {}
+        """Files that could not be removed, by the key's part of their names: the value in force outlasts them."""
+        with spoken("open", folder):
+            make_private(folder)
+            self._held = lock_folder(folder)
+            self._release = weakref.finalize(self, os.close, self._held)
         try:
             self._load()
         except BaseException:
             self._release()
             raise
+        mend_after_fork(self)
 
     def __str__(self) -> str:
         return f"the cache folder {self._folder}"
@@ -112,6 +129,11 @@ class FileBackend:
         with self._writing, self._lock:
             self._release()
 
+    def after_fork(self) -> None:
+        """In a forked child: closed, since the folder is the parent's."""
+        self._writing, self._lock = Lock(), Lock()
+        self._release()
+
     def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
         with self._lock:
@@ -121,7 +143,7 @@ class FileBackend:
             if not entry.pinned:
                 self._evictable.move_to_end(key)
             path = self._folder / entry.name
-            with _spoken("read", path):
+            with spoken("read", path):
                 try:
                     # once open it stays readable, whoever overwrites or deletes the key meanwhile
                     file = open_value(path)
@@ -129,7 +151,7 @@ class FileBackend:
                     self._discard(key, entry)
                     return MISSING
         try:
-            with file, _spoken("read", path):
+            with file, spoken("read", path):
                 return read_value(file, entry.name)
         except DamagedFile:
             with self._lock:
@@ -226,6 +248,8 @@ class FileBackend:
         with self._writing:
             with self._lock:
                 self._require_open()
+                require_same(self._folder, self._held)
+                self._clear_left()
                 self._make_room(key, size)
                 self._number += 1
                 wall = self._clock.time() + life
@@ -272,8 +296,14 @@ class FileBackend:
             write_whole(path, b"".join((header.pack(), value)), 0o600)
         except BaseException:
             # it may have been renamed already: what fails last is the sync of the folder
-            with contextlib.suppress(OSError):
-                path.unlink()
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                # what cannot be removed must not count: this write never happened
+                with contextlib.suppress(OSError):
+                    withdraw(path)
+                with self._lock:
+                    self._leave(header.name)
             raise
 
     def _insert(self, header: Header, expires_at: float) -> None:
@@ -287,15 +317,40 @@ class FileBackend:
             heapq.heappush(self._expiries, (expires_at, header.number, header.key))
             self._compact()
         if old is not None:
-            # the new value is in force already; a file left behind has the lower number and goes at the next opening
-            with contextlib.suppress(OSError):
-                (self._folder / old.name).unlink()
+            # the new value is in force already, and its number the higher one
+            try:
+                (self._folder / old.name).unlink(missing_ok=True)
+            except OSError:
+                self._leave(old.name)
 
     def _remove(self, key: str) -> None:
-        path = self._folder / self._entries[key].name
-        with _spoken("remove", path):
-            path.unlink(missing_ok=True)
+        name = self._entries[key].name
+        require_same(self._folder, self._held)
+        # the one in force goes last: none that is left then counts as the newest
+        self._remove_left(stem_of(name))
+        self._unlink(name)
         self._forget(key)
+
+    def _unlink(self, name: str) -> None:
+        path = self._folder / name
+        with spoken("remove", path):
+            path.unlink(missing_ok=True)
+
+    def _leave(self, name: str) -> None:
+        self._left.setdefault(stem_of(name), []).append(name)
+
+    def _remove_left(self, stem: str) -> None:
+        """Remove what was left of a key, in order. Raises `StoreError` at the first that stays."""
+        names = self._left.get(stem, [])
+        while names:
+            self._unlink(names[0])
+            del names[0]
+        self._left.pop(stem, None)
+
+    def _clear_left(self) -> None:
+        for stem in tuple(self._left):
+            with contextlib.suppress(StoreError):
+                self._remove_left(stem)
 
     def _forget(self, key: str) -> _Entry:
         entry = self._entries.pop(key)
@@ -314,7 +369,7 @@ class FileBackend:
 
     def _discard(self, key: str, entry: _Entry) -> None:
         # two readers may find the same damage, and a writer may have replaced it meanwhile
-        if self._entries.get(key) is entry:
+        if self._release.alive and self._entries.get(key) is entry:
             self._remove(key)
             self._damaged += 1
 
@@ -343,6 +398,7 @@ class FileBackend:
         for header in sorted(self._headers(), key=lambda one: one.number):
             self._number = header.number
             self._insert(header, now + min(header.ttl, header.expires_at - wall))
+        self._number = max([self._number, *(number_of(name) for names in self._left.values() for name in names)])
         self._sweep()
         if self._when_full is WhenFull.EVICT:
             over = len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes
@@ -351,50 +407,42 @@ class FileBackend:
                 over = len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes
 
     def _headers(self) -> Iterator[Header]:
-        with _spoken("open", self._folder):
+        with spoken("open", self._folder):
             paths = [path for path in self._folder.iterdir() if path.is_file() and not path.is_symlink()]
+        kept: dict[str, list[str]] = {}
         for path in paths:
-            with _spoken("read", path):
-                if ASIDE_NAME.fullmatch(path.name):
-                    path.unlink()
-                elif VALUE_NAME.fullmatch(path.name):
-                    try:
-                        with open_value(path) as file:
-                            yield Header.read(file, path.name)
-                    except DamagedFile:
-                        path.unlink()
-                        self._damaged += 1
+            if ASIDE_NAME.fullmatch(path.name):
+                self._unlink(path.name)
+            elif VALUE_NAME.fullmatch(path.name):
+                kept.setdefault(stem_of(path.name), []).append(path.name)
+        for names in kept.values():
+            header = self._newest(sorted(names))
+            if header is not None:
+                yield header
 
+    def _newest(self, names: list[str]) -> Header | None:
+        """The header in the last of the files of a key that was not withdrawn; the others are removed, or left.
 
-@contextlib.contextmanager
-def _spoken(verb: str, path: Path) -> Iterator[None]:
-    """Turn an `OSError` into a `StoreError` with a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"could not {verb} {path}: {error.strerror or error}; check the disk and who may use the folder"
-        ) from error
-
-
-def _make_private(folder: Path) -> None:
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    for place in missing:
-        sync_folder(place.parent)
-
-
-def _lock_folder(folder: Path) -> int:
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise StoreError(
-            f"the cache folder {folder} is in use by another process; wait for it to end or choose another folder"
-        ) from error
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+        None where there is none, or it is damaged: then it is what keeps the older ones from coming back.
+        """
+        with spoken("read", self._folder):
+            withdrawn = [name for name in names if is_withdrawn(self._folder / name)]
+        standing = [name for name in names if name not in withdrawn]
+        for name in (*withdrawn, *standing[:-1]):
+            self._leave(name)
+        if standing:
+            path = self._folder / standing[-1]
+            try:
+                with spoken("read", path), open_value(path) as file:
+                    header = Header.read(file, path.name)
+            except DamagedFile:
+                self._damaged += 1
+                self._leave(path.name)
+            else:
+                with contextlib.suppress(StoreError):
+                    self._remove_left(stem_of(path.name))
+                return header
+        if names:
+            with contextlib.suppress(StoreError):
+                self._remove_left(stem_of(names[0]))
+        return None

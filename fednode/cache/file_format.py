@@ -1,6 +1,7 @@
 """The files of `FileBackend`: a fixed part (`_FIXED`), the key, a SHA-256 seal over both, and the encoded value.
 
-A file's name is the SHA-256 of the key and a running number: where a killed process left two, the higher number holds.
+A file's name is the SHA-256 of the key and a running number: where there are two, the higher number holds,
+unless it says of itself that it was withdrawn.
 Seal and digest find damage, not forgery: updates are sealed before they come here.
 """
 
@@ -20,6 +21,7 @@ VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 ASIDE_NAME: Final = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.[0-9a-f]{8}")
 
 _MAGIC: Final = b"FNvalue2"
+_WITHDRAWN: Final = b"FNwithdrawn"
 _FIXED: Final = struct.Struct("<8sQddIQQB32s")
 """Magic with version, number, ttl and expiry (s, infinite for none), bytes of the key, of the encoded value and of the
 value as it counts against limits, 1 if pinned, SHA-256 of the encoded value."""
@@ -88,6 +90,30 @@ def open_value(path: Path) -> BinaryIO:
     except BaseException:
         os.close(number)
         raise
+
+
+def stem_of(name: str) -> str:
+    """What the names of all files of one key begin with."""
+    return name[:64]
+
+
+def number_of(name: str) -> int:
+    """The number in a value file's name."""
+    return int(name[65:], 16)
+
+
+def withdraw(path: Path) -> None:
+    """Say in a file that cannot be removed that it does not count. Raises `OSError`."""
+    with path.open("r+b") as file:
+        file.truncate(0)
+        file.write(_WITHDRAWN)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def is_withdrawn(path: Path) -> bool:
+    """Whether `withdraw` said so. Raises `OSError`."""
+    return path.stat().st_size == len(_WITHDRAWN) and path.read_bytes() == _WITHDRAWN
 
 
 def read_value(file: BinaryIO, name: str) -> Value:

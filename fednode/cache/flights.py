@@ -9,6 +9,7 @@ from copy import copy
 from threading import Event, Lock, get_ident
 
 from fednode.cache.backend import MISSING, Missing, Value
+from fednode.cache.forked import mend_after_fork
 from fednode.cache.owned import Frozen, thaw
 
 
@@ -52,6 +53,14 @@ class Flights:
         self._waiting: dict[int, Flight] = {}
         self._writers: dict[str, int] = {}
         self._clearing = 0
+        mend_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: what other threads load or write goes on in the parent alone, and nobody waits for it."""
+        me = get_ident()
+        self._lock = Lock()
+        self._flights = {key: flight for key, flight in self._flights.items() if flight.leader == me}
+        self._waiting, self._writers, self._clearing = {}, {}, 0
 
     def join(self, key: str, mine: Flight) -> tuple[Flight, bool]:
         """The flight of `key`, which is `mine` if there was none; and whether its answer may be taken.
@@ -110,7 +119,8 @@ class Flights:
     def end_write(self, key: str) -> None:
         """The write of `key` is done, or was refused."""
         with self._lock:
-            left = self._writers.pop(key) - 1
+            # none where a fork came in between
+            left = self._writers.pop(key, 1) - 1
             if left:
                 self._writers[key] = left
 
@@ -145,7 +155,7 @@ class Flights:
     def end_clear(self) -> None:
         """Everything is forgotten."""
         with self._lock:
-            self._clearing -= 1
+            self._clearing = max(0, self._clearing - 1)
 
     def _overtaken(self, flight: Flight | None) -> Flight | None:
         """`flight` overtaken by a write; returned if the write has to wait for it to land."""

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
 from fednode.cache.flights import Flight, Flights
+from fednode.cache.forked import mend_after_fork
 from fednode.cache.owned import freeze, thaw
 from fednode.cache.tally import Tally
 from fednode.clock import Clock
@@ -117,6 +118,7 @@ class Guarded:
         self._absent_lock = Lock()
         self._loads, self._errors, self._shared = Tally(), Tally(), Tally()
         self._known, self._overtaken, self._unstored = Tally(), Tally(), Tally()
+        mend_after_fork(self)
 
     def __str__(self) -> str:
         return str(self._inner)
@@ -233,6 +235,10 @@ class Guarded:
             unstored=self._unstored.value,
             remembered=len(self._absent),
         )
+
+    def after_fork(self) -> None:
+        """In a forked child: who held the lock is not here; each change under it is one step."""
+        self._absent_lock = Lock()
 
     def _lead(self, key: str, mine: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
         check_ttl(ttl)

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
-from threading import Lock
+from threading import RLock
 from typing import Final
 
 from fednode.cache.backend import MISSING, Limits, Missing, TooLarge, Usage, Value, check_key, check_ttl
+from fednode.cache.forked import held_by_another, mend_after_fork
 from fednode.cache.owned import freeze, hand_out
 from fednode.cache.policies import PolicyMaker, policy_maker
 from fednode.cache.shard import Entry, Shard, find_many
@@ -35,7 +36,8 @@ class MemoryBackend:
     shard has its part of the limits, so the parts add up to exactly what is allowed. `shards` (None: as many as leave
     each a large part; 1 under `WhenFull.REFUSE`) is 1 for a store that pins up to its limits: with more, one shard may
     be full of pins while others have room. Copies are made outside the locks. A signal handler must not ask the cache,
-    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache.
+    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache. A forked child has
+    a copy of its own, without what other threads were just writing.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class MemoryBackend:
         self._limits = limits
         self._shards = [Shard(part, make, refuses=refuses) for part in _parts(limits, count)]
         self._count = count
-        self._tuning = Lock()
+        self._tuning = RLock()
+        mend_after_fork(self)
 
     def __str__(self) -> str:
         return "this process's memory"
@@ -151,6 +154,16 @@ class MemoryBackend:
             self._limits = wanted
             for shard, part in zip(self._shards, parts, strict=True):
                 shard.tune(part, batch, self._now())
+
+    def after_fork(self) -> None:
+        """In a forked child: no lock is held by a thread that is not here, and the counts and limits agree again."""
+        now = self._now()
+        for shard in self._shards:
+            shard.after_fork(now)
+        if held_by_another(self._tuning):
+            self._tuning = RLock()
+            for shard, part in zip(self._shards, _parts(self._limits, self._count), strict=True):
+                shard.tune(part, None, now)
 
     def _entry(self, shard: Shard, key: str, value: Value) -> Entry:
         """What is stored of `value`: without expiry, without a pin."""

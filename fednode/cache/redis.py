@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from fednode.cache.backend import Closed, StoreFull
+from fednode.cache.forked import mend_after_fork
 from fednode.cache.redis_address import RedisAddress
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
@@ -60,6 +61,8 @@ class Link:
         self._lock = Lock()
         self._made: Any = None
         self._closed = False
+        self._parents: list[Any] = []
+        mend_after_fork(self)
 
     def __repr__(self) -> str:
         return f"Link({self._address})"
@@ -75,6 +78,14 @@ class Link:
             made, self._made, self._closed = self._made, None, True
         if made is not None:
             made.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: connections of its own, from now on; those of the parent are left to it."""
+        self._lock = Lock()
+        if self._made is not None:
+            # kept, for to let them go would wait for a lock that nobody here holds
+            self._parents.append(self._made)
+            self._made = None
 
     def require_open(self) -> None:
         """Raise `Closed` after `close`."""

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Final, Self
 
 from fednode.cache.backend import MISSING, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.forked import mend_after_fork
 from fednode.cache.lost import PinLost
 from fednode.cache.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
 from fednode.cache.redis import Link
@@ -69,6 +70,7 @@ class RedisBackend:
         except BaseException:
             self._link.close()
             raise
+        mend_after_fork(self)
 
     def __repr__(self) -> str:
         return f"RedisBackend({self._server}, {self._options.namespace})"
@@ -219,6 +221,10 @@ class RedisBackend:
             self._link.run([("SET", probe, b"", "PX", 1000)])
 
         return Feed(self._link.track(self._names.records), self._names, write_probe)
+
+    def after_fork(self) -> None:
+        """In a forked child: who held a stripe is not here, and what it was writing the parent ends."""
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
 
     def _read(self, keys: tuple[str, ...]) -> list[Lasting | None]:
         found: list[Lasting | None] = []

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Final
 
 from fednode.cache.backend import Limits, StoreFull, Usage
+from fednode.cache.forked import mend_after_fork
 
 _SLACK: Final = 64
 """Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
@@ -35,6 +36,16 @@ class Book:
         self._lost: set[str] = set()
         self._bytes = self._pinned = self._pinned_bytes = 0
         self._evictions = self._expired = self._refusals = self._damaged = self._losses = 0
+        mend_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: writes under way are the parent's, and the sums are those of what is noted."""
+        self._lock = Lock()
+        self._coming = {}
+        self._bytes = self._pinned = self._pinned_bytes = 0
+        for noted in self._entries.values():
+            self._count(noted, 1)
+        self._list_expiries()
 
     @property
     def losses(self) -> int:
@@ -167,6 +178,9 @@ class Book:
 
     def _compact(self) -> None:
         if len(self._expiries) > 2 * len(self._entries) + _SLACK:
-            mortal = [(key, noted) for key, noted in self._entries.items() if math.isfinite(noted.expires_at)]
-            self._expiries = [(noted.expires_at, noted.generation, key) for key, noted in mortal]
-            heapq.heapify(self._expiries)
+            self._list_expiries()
+
+    def _list_expiries(self) -> None:
+        mortal = [(key, noted) for key, noted in self._entries.items() if math.isfinite(noted.expires_at)]
+        self._expiries = [(noted.expires_at, noted.generation, key) for key, noted in mortal]
+        heapq.heapify(self._expiries)

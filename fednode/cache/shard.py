@@ -8,6 +8,7 @@ from threading import RLock
 from typing import Final
 
 from fednode.cache.backend import Limits, StoreFull, Usage, Value, check_key
+from fednode.cache.forked import held_by_another
 from fednode.cache.policies import Mark, Policy, PolicyMaker
 
 _SLACK: Final = 64
@@ -159,6 +160,19 @@ class Shard:
         with self:
             return [key for key, entry in self._entries.items() if entry.expires_at > now and key.startswith(prefix)]
 
+    def after_fork(self, now: float) -> None:
+        """In a forked child: a call of a thread that is not here any more ends where it was, between two steps.
+
+        What is stored and what is not is then as the index says, pins too; all else is reckoned anew from it. An entry
+        that was being overwritten may be gone, and the order of use is lost.
+        """
+        if not held_by_another(self._lock):
+            return
+        self._lock = RLock()
+        if self._busy:
+            self._busy = False
+            self._reckon(now)
+
     def usage(self) -> Usage:
         """What is held, and the counts so far."""
         with self._lock:
@@ -171,6 +185,22 @@ class Shard:
                 self._expired,
                 self._refusals,
             )
+
+    def _reckon(self, now: float) -> None:
+        entries = tuple(self._entries.values())
+        policy, self._policy = self._policy, self._make_policy()
+        self._policy.batch = policy.batch
+        self._bytes = sum(entry.size for entry in entries)
+        self._pinned = sum(entry.pinned for entry in entries)
+        self._pinned_bytes = sum(entry.size for entry in entries if entry.pinned)
+        self._mortal = sum(entry.expires_at != inf for entry in entries)
+        for entry in entries:
+            if not entry.pinned:
+                entry.mark = self._policy.added(entry.key, entry.size, now)
+                entry.marks = (entry.mark,)
+        self._compact()
+        if not self._refuses:
+            self._evict(0, 0, now)
 
     def _put(self, entry: Entry, now: float) -> None:
         key = entry.key

@@ -7,6 +7,7 @@ from threading import Event, Lock, Thread
 from typing import Final, Protocol, Self
 
 from fednode.cache.backend import MISSING, CacheBackend, Closed, Missing, Usage, Value
+from fednode.cache.forked import fresh_event, mend_after_fork
 from fednode.cache.redis_feed import Changes
 from fednode.cache.redis_values import Lasting
 from fednode.errors import ConfigError, StoreError
@@ -95,7 +96,8 @@ class Tiered:
     after it. Where following fails its test at the start or breaks off, all copies are dropped and new ones live for
     `unfollowed_ttl` until it works again. No copy outlives its original's expiry. `usage` is that of `remote`.
 
-    One thread listens until `close`, after which calls raise `Closed`; use it with `with`.
+    One thread listens until `close`, after which calls raise `Closed`; use it with `with`. A forked child begins
+    without copies, and with a thread of its own once it reads.
     """
 
     def __init__(self, local: CacheBackend, remote: Remote, options: TierOptions | None = None) -> None:
@@ -109,8 +111,9 @@ class Tiered:
         self._closing = Event()
         self._tested = Event()
         self._feed: ChangeFeed | None = None
-        self._thread = Thread(target=self._listen, name="fednode-near-cache", daemon=True)
-        self._thread.start()
+        self._thread: Thread | None = None
+        mend_after_fork(self)
+        self._start_listening()
         self._tested.wait(2 * self._options.heartbeat)
 
     def __enter__(self) -> Self:
@@ -135,9 +138,18 @@ class Tiered:
         feed = self._feed
         if feed is not None:
             feed.close()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         with self._lock:
             self._drop_all()
+
+    def after_fork(self) -> None:
+        """In a forked child: nobody listens, so no copy is fresh; and nobody holds a lock."""
+        self._lock = Lock()
+        self._closing, self._tested = fresh_event(self._closing), fresh_event(self._tested)
+        self._feed, self._thread = None, None
+        self._flights, self._followed = {}, False
+        self._local.clear()
 
     def get(self, key: str) -> Value | Missing:
         """As `CacheBackend.get`; from the near copy where there is one."""
@@ -210,6 +222,12 @@ class Tiered:
         """Of the remote; the near copies are in `near`."""
         return self._remote.usage()
 
+    def _start_listening(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._closing.is_set():
+                self._thread = Thread(target=self._listen, name="fednode-near-cache", daemon=True)
+                self._thread.start()
+
     def _require_open(self) -> None:
         if self._closing.is_set():
             raise Closed(f"the near cache over {self._remote}")
@@ -221,6 +239,8 @@ class Tiered:
     @contextmanager
     def _reading(self, keys: tuple[str, ...]) -> Iterator[_Flight]:
         self._require_open()
+        if self._thread is None:
+            self._start_listening()
         flight = _Flight()
         with self._lock:
             self._misses += len(keys)
@@ -231,10 +251,10 @@ class Tiered:
         finally:
             with self._lock:
                 for key in keys:
-                    others = self._flights[key]
+                    others = self._flights.get(key, set())
                     others.discard(flight)
                     if not others:
-                        del self._flights[key]
+                        self._flights.pop(key, None)
 
     @contextmanager
     def _changing(self, keys: tuple[str, ...]) -> Iterator[None]:

@@ -10,6 +10,7 @@
     boxes        a spec, a roster, the boxes for me     -> checked: whose box is no good
     confirm      a spec, the final roster               -> confirmed: this one and no other
     open         a spec, that roster, who confirmed it, what is to be opened -> answer
+    close        a round that was not opened            -> closed: there is no key of it here
 
 Any of them may be answered by a `refusal` with a reason.
 """
@@ -139,15 +140,33 @@ def read_ask(kind: str, data: bytes) -> tuple[str, dict[str, bytes]]:
 
 def key_request(task: str, round_number: int) -> bytes:
     """The request for a fresh box key for a round."""
-    return ask_frame("box-key", task, {"round": str(round_number).encode("ascii")})
+    return _numbered_ask("box-key", task, round_number)
 
 
 def read_key_request(data: bytes) -> tuple[str, int]:
     """Task and round of a request for a box key. Raises `PeerFault("malformed")`; rounds count from 1."""
-    task, parts = read_ask("box-key", data)
+    return _read_numbered_ask("box-key", data)
+
+
+def close_request(task: str, round_number: int) -> bytes:
+    """The word that a round is over and will not be opened."""
+    return _numbered_ask("close", task, round_number)
+
+
+def read_close_request(data: bytes) -> tuple[str, int]:
+    """Task and round of a request to close it. Raises `PeerFault("malformed")`; rounds count from 1."""
+    return _read_numbered_ask("close", data)
+
+
+def _numbered_ask(kind: str, task: str, round_number: int) -> bytes:
+    return ask_frame(kind, task, {"round": str(round_number).encode("ascii")})
+
+
+def _read_numbered_ask(kind: str, data: bytes) -> tuple[str, int]:
+    task, parts = read_ask(kind, data)
     text = parts.get("round", b"").decode("ascii", "replace")
     if not (text.isascii() and text.isdigit() and len(text) <= 7 and str(int(text)) == text and int(text) > 0):
-        raise PeerFault("malformed", "a key is asked for a round from 1 on")
+        raise PeerFault("malformed", f"{kind} is asked about a round from 1 on")
     return task, int(text)
 
 

@@ -1,6 +1,5 @@
 """`FileBackend`: pins, damage, failing disks, killed processes, memory, updates."""
 
-import contextlib
 import errno
 import os
 import resource
@@ -15,8 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.backend import ROOMY
 from kit.clocks import FakeClock
+from kit.folders import failing, held, opened, value_files
 
 from fednode import files
 from fednode.cache import MISSING, Closed, FileBackend, Limits, StoreFull, UpdateLost, UpdateStore, WhenFull
@@ -33,33 +32,6 @@ def lazy_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
-
-
-def opened(
-    folder: Path, clock: FakeClock | None = None, limits: Limits = ROOMY, when_full: WhenFull = WhenFull.REFUSE
-) -> FileBackend:
-    return FileBackend(folder, clock or FakeClock(), limits, when_full)
-
-
-@contextlib.contextmanager
-def failing(owner: object, call: str, code: int) -> Iterator[None]:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, call, fail)
-        yield
-
-
-def held(backend: FileBackend) -> tuple[int, int]:
-    """Entries and bytes."""
-    usage = backend.usage()
-    return usage.entries, usage.bytes
-
-
-def value_files(folder: Path) -> list[Path]:
-    """All but the lock, oldest first."""
-    return sorted((path for path in folder.iterdir() if path.name != "lock"), key=lambda path: path.name[-16:])
 
 
 @pytest.mark.parametrize("when_full", WhenFull)

@@ -39,8 +39,8 @@ def held(backend: FileBackend) -> tuple[int, int]:
 
 
 def value_files(folder: Path) -> list[Path]:
-    """All but the lock, oldest first."""
-    return sorted((path for path in folder.iterdir() if path.name != "lock"), key=lambda path: path.name[-16:])
+    """Oldest first."""
+    return sorted(folder.iterdir(), key=lambda path: path.name[-16:])
 
 
 class TestFileBackend(BackendKit):

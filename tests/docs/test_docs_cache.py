@@ -9,6 +9,7 @@ from kit.redis_server import RedisServer, free_port
 
 import fednode.cache
 from fednode.cache import Limits, MemoryBackend, RedisAddress, RedisBackend, RedisOptions, near
+from fednode.cache.redis_lease import namespace_of
 from fednode.clock import SystemClock
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/cache.md").read_text(encoding="utf-8")
@@ -90,5 +91,4 @@ def test_the_commands_of_the_table_are_enough_in_a_cluster(tmp_path: Path) -> No
 
 
 def test_the_pattern_for_what_a_killed_run_leaves_is_that_of_its_names() -> None:
-    stores = (Path(__file__).resolve().parents[2] / "fednode/assemble/stores.py").read_text(encoding="utf-8")
-    assert 'RedisOptions(f"fednode.{run_id}.{name}"' in stores and "'fednode.<run-id>.*'" in TEXT
+    assert namespace_of("<run-id>", "updates") == "fednode.<run-id>.updates" and "'fednode.<run-id>.*'" in TEXT

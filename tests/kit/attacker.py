@@ -129,6 +129,8 @@ def lying_node(cohort: FakeCohort, number: int = 1) -> LyingNode:
     next_step = "confirm" if cohort.scheme.boxed else "open"
     for name in cohort.size.holder_names:
         cohort.tell(name, kit.silent, next_step, {number})
+        # a node that lies does not tell them that the round has failed
+        cohort.tell(name, kit.silent, "close")
     driver = cohort.begun()
     causes = [driver.run_round(n).cause for n in range(1, number + 1)]
     if causes != [""] * (number - 1) + ["too-few-holders"]:

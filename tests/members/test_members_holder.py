@@ -301,7 +301,7 @@ def test_more_updates_than_the_sum_has_room_for(tmp_path):
 
 @pytest.mark.parametrize("frame", [b"", b"FN", b"x" * 400, spec_frame], ids=["nothing", "two", "junk", "another"])
 def test_a_request_that_nobody_knows(desk, frame):
-    data = spec_frame("close", desk.spec()) if callable(frame) else frame
+    data = spec_frame("reopen", desk.spec()) if callable(frame) else frame
     assert len(data) < MAX_REQUEST
     with pytest.raises(PeerFault, match="unexpected"):
         desk.ask(data)

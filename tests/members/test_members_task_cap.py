@@ -1,0 +1,113 @@
+"""A node that makes up tasks fills no member's disk: each member takes so many, ever."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kit.cohort import TASK, FakeCohort, Size
+
+from fednode.driver.ceremony import agree_on_key
+from fednode.errors import PeerFault, StoreError
+from fednode.protocol.requests import TaskCard, ask_frame
+from fednode_clients.consent import Limits
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.membership import Members, Parts, Place
+from fednode_crypto import scheme
+from fednode_crypto.identity import SigningKey
+
+BOXED = Size(clients=3, holders=3, dimension=4, scheme="ring")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> KeyFolder:
+    return KeyFolder.create(tmp_path / "keys", "client-1", SigningKey.generate().public)
+
+
+def reason(folder: KeyFolder, task: str, most: int) -> str:
+    try:
+        folder.admit(task, most)
+    except PeerFault as fault:
+        return fault.reason
+    return "admitted"
+
+
+def files(folder: KeyFolder) -> list[Path]:
+    return sorted(path for path in folder.path.rglob("*") if path.is_file())
+
+
+def test_so_many_tasks_and_no_more_also_after_a_restart(folder: KeyFolder) -> None:
+    assert [reason(folder, f"task-{number}", 3) for number in range(5)] == ["admitted"] * 3 + ["task-cap"] * 2
+    before = files(folder)
+    again = KeyFolder.open(folder.path)
+    assert [reason(again, f"task-{number}", 3) for number in range(3)] == ["admitted"] * 3
+    assert [reason(again, f"../{number}", 3) for number in range(9)] == ["task-cap"] * 9
+    # a refused name leaves nothing
+    assert files(again) == before
+    assert reason(again, "task-4", 4) == "admitted" and reason(again, "task-5", 4) == "task-cap"
+
+
+def test_processes_that_count_at_once_take_no_more_together(folder: KeyFolder) -> None:
+    said: list[str] = []
+    gate = threading.Barrier(8)
+
+    def ask(number: int) -> None:
+        mine = KeyFolder.open(folder.path)
+        gate.wait()
+        said.append(reason(mine, f"task-{number}", 4))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = sum(not path.name.startswith(".") for path in (folder.path / "tasks").iterdir())
+    assert len(said) == 8 and said.count("admitted") == kept <= 4
+
+
+def test_a_disk_that_cannot_count_admits_nobody(folder: KeyFolder) -> None:
+    (folder.path / "tasks").touch()
+    with pytest.raises(StoreError, match="could not"):
+        folder.admit("task", 3)
+
+
+@pytest.mark.parametrize("member", ["client-1", "holder-1"])
+def test_a_boxed_task_too_many_is_refused_with_a_reason_and_leaves_nothing(tmp_path: Path, member: str) -> None:
+    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), Limits(max_tasks=2))
+    task = kit.task()
+    for number in range(2):
+        give(kit, member, TaskCard(f"{TASK}-{number}", task.cohort, task.sum_params))
+    before = files(kit.folder(member))
+    for number in range(2, 6):
+        with pytest.raises(PeerFault, match="2 tasks taken, 2 are my most") as refused:
+            give(kit, member, TaskCard(f"{TASK}-{number}", task.cohort, task.sum_params))
+        assert refused.value.reason == "task-cap"
+    give(kit, member, TaskCard(f"{TASK}-1", task.cohort, task.sum_params))
+    kit.restart(member)
+    give(kit, member, TaskCard(f"{TASK}-0", task.cohort, task.sum_params))
+    assert files(kit.folder(member)) == [*before]
+
+
+def give(kit: FakeCohort, member: str, card: TaskCard) -> None:
+    one = kit.client(member) if member.startswith("client") else kit.holder(member)
+    one.take_task(ask_frame("task", card.task, card.parts()))
+
+
+def test_a_ceremony_too_many_is_refused_before_a_secret_is_kept(tmp_path: Path) -> None:
+    kit = FakeCohort(tmp_path, Size(clients=3, holders=2), None, Limits(max_tasks=1))
+    agreed = agree_on_key(kit.node(), kit.task())
+    before = files(kit.folder("holder-1"))
+    card = replace(agreed.card, task="another")
+    with pytest.raises(PeerFault, match="task-cap"):
+        kit.holder("holder-1").handle(ask_frame("key-commit", "another", card.parts()))
+    assert [path for path in files(kit.folder("holder-1")) if path.name != "turn.lock"] == [
+        path for path in before if path.name != "turn.lock"
+    ]
+
+
+def test_the_cap_is_the_members_own(tmp_path: Path) -> None:
+    KeyFolder.create(tmp_path / "client-1", "client-1", SigningKey.generate().public)
+    for node, most in (({}, 1_000), ({"max-tasks": 7}, 7)):
+        own = {"key-folder": str(tmp_path / "client-1"), **node}
+        client = Members(Parts()).client(Place(1, own, {"max-tasks": 1_000_000}))
+        assert client._limits.max_tasks == most
