@@ -8,7 +8,7 @@ finds no room is told when to come back. Every loss a backend causes all the sam
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -87,7 +87,7 @@ class UpdateUsage:
 
 
 class UpdateStore:
-    """Keeps each update from `put` until `consume`; refuses when full, and refuses a repeat.
+    """Keeps each update from `put` until `consume`, or `withdraw`; refuses when full, and refuses a repeat.
 
     `retry_after` is the number of seconds that a refused client is told to wait, unless the backend names one. A
     consumed round and all older ones of its task stay closed for as long as the store lives, which keeps every id of
@@ -101,6 +101,8 @@ class UpdateStore:
         self._backend = backend
         self._retry_after = retry_after
         self._lock = Lock()
+        # one thread frees at a time: a second one, with an older list, might delete what was stored since
+        self._freeing = Lock()
         self._arriving: set[UpdateId] = set()
         self._stored: dict[tuple[str, int], dict[str, int]] = {}
         self._unfreed: set[UpdateId] = set()
@@ -114,7 +116,7 @@ class UpdateStore:
         Raises `StoreFull` where there is no room: nothing older makes way, and the same push may be tried again after
         `retry_after` seconds; that is None where nothing waits here that could make room. Raises `TooLarge` over the
         limit of one value, `TypeError` for a payload that is not bytes, and `PeerFault`: "repeated" if this client's
-        update of this round is here already (whatever the bytes), "round-closed" if this round or a later one of the
+        update of this round is here already, whatever the bytes, "round-closed" if this round or a later one of the
         task was consumed.
         """
         if type(payload) is not bytes:
@@ -164,6 +166,18 @@ class UpdateStore:
         self._free_leftovers()
         return tuple(gone)
 
+    def withdraw(self, task: str, round_number: int, client: str) -> None:
+        """Forget one update that nobody has used, so that it may be pushed again; harmless if it is not here.
+
+        Where a failing backend does not delete it, `put` raises `StoreFull` for it until it is gone.
+        """
+        update = UpdateId(task, round_number, client)
+        with self._lock:
+            if client not in self._stored.get((task, round_number), ()):
+                return
+            self._unfreed.add(update)
+        self._free_leftovers()
+
     def ids(self) -> tuple[UpdateId, ...]:
         """All that are stored and not consumed, sorted."""
         with self._lock:
@@ -190,6 +204,10 @@ class UpdateStore:
     def _arrival(self, update: UpdateId) -> Iterator[None]:
         with self._lock:
             self._refuse_closed(update)
+            if update in self._unfreed:
+                self._refusals += 1
+                wait = self._retry_after
+                raise StoreFull(f"{update} was withdrawn and still takes up its room; retry in {wait:g} s", wait)
             known = self._stored.get((update.task, update.round), {})
             if update in self._arriving or update.client in known:
                 raise PeerFault("repeated", f"{update} in round {update.round} came before")
@@ -239,16 +257,20 @@ class UpdateStore:
 
     def _free_leftovers(self) -> None:
         """Delete what was consumed; what the backend cannot delete now is left for the next time."""
-        with self._lock:
-            leftovers = tuple(self._unfreed)
-        for update in leftovers:
-            try:
-                self._backend.delete(update.key())
-            except StoreError:
-                continue
-            owner = (update.task, update.round)
+        if not self._unfreed:
+            return
+        with self._freeing:
             with self._lock:
-                self._unfreed.discard(update)
-                self._stored.get(owner, {}).pop(update.client, None)
-                if not self._stored.get(owner, True):
-                    del self._stored[owner]
+                leftovers = tuple(self._unfreed)
+            for update in leftovers:
+                with suppress(StoreError):
+                    self._backend.delete(update.key())
+                    self._freed(update)
+
+    def _freed(self, update: UpdateId) -> None:
+        owner = (update.task, update.round)
+        with self._lock:
+            self._unfreed.discard(update)
+            self._stored.get(owner, {}).pop(update.client, None)
+            if not self._stored.get(owner, True):
+                del self._stored[owner]

@@ -10,10 +10,12 @@ from fednode.driver.asking import ask, heed_stop, in_words, read_answer
 from fednode.driver.boxes import gather_box_keys
 from fednode.driver.ceremony import AgreedKey, agree_on_key
 from fednode.driver.channel import Request
+from fednode.driver.closing import PATIENCE, close_round
 from fednode.driver.downloads import Downloads
 from fednode.driver.parts import Node, RoundOutcome, Task
 from fednode.driver.rounds import RoundRun
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
+from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec, Terms
 
@@ -59,7 +61,8 @@ class Driver:
         keys = gather_box_keys(self._node, self._task, number, self._untold) if self._node.scheme.boxed else None
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
         download = self._downloads.of_round(self._spec(number, key_digest), {} if keys is None else keys.parts())
-        outcome = RoundRun(self._node, self._task, download, self._invited(), keys).run()
+        run = RoundRun(self._node, self._task, download, self._invited(), keys)
+        outcome = run.run() if keys is None else self._closed(run, number, keys)
         if outcome.cause == "too-few-survivors":
             outcome = replace(outcome, reason=outcome.reason + self._why_untold())
         for name, reason in outcome.rejected:
@@ -68,6 +71,20 @@ class Driver:
         if outcome.release is not None:
             self._apply(number, outcome.release.mean)
         log.info("round %d: %s", number, outcome.cause or f"released over {len(outcome.survivors)} updates")
+        return outcome
+
+    def _closed(self, run: RoundRun, number: int, keys: BoxKeys) -> RoundOutcome:
+        """The round's outcome, once the holders that did not open it were told that it is over."""
+        holders = [holder.name for holder in self._task.cohort.holders if holder.point in keys.points]
+        try:
+            outcome = run.run()
+        except StoreError:
+            close_round(self._node, self._task, number, holders, PATIENCE)
+            raise
+        left = [name for name in holders if name not in outcome.answered]
+        # after a release the next key destroys this one; after the last round the word is still on its way
+        if left:
+            close_round(self._node, self._task, number, left, PATIENCE if outcome.cause else 0.0)
         return outcome
 
     def parameters(self) -> NDArray[np.float64]:

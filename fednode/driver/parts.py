@@ -115,7 +115,8 @@ class RoundOutcome:
     """How a round ended and who was in it. `cause` is empty for a release, else the short name of what failed.
 
     `rejected` and `discarded` hold (member, reason); `lost` invited clients that said nothing; `silent` (holder,
-    reason). Bytes are means over the clients that were asked (down) and that answered (up), all messages of the round
+    reason). `asked_again` counts how often a client whose update had found no room was asked for it again. Bytes are
+    means over the clients that were asked (down) and that answered (up), all messages of the round
     counted.
     """
 
@@ -130,6 +131,7 @@ class RoundOutcome:
     answered: tuple[str, ...]
     silent: tuple[tuple[str, str], ...]
     opened: bool
+    asked_again: int
     bytes_up: float
     bytes_down: float
     seconds: float

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -28,6 +29,8 @@ from fednode.protocol.model import BASIS, Basis
 from fednode.round import (
     Answered,
     Arrived,
+    AskAgain,
+    AskLater,
     Charge,
     Charged,
     ChargeRefused,
@@ -56,12 +59,14 @@ from fednode.round import (
     State,
     StopAsked,
     Strike,
+    WaitOver,
 )
 from fednode.wire import join_parts, split_parts
 
 log = logging.getLogger("fednode.driver")
 
 _MISSING = "refused: missing-chunks"
+_NO_ROOM = "no-room"
 _BOXES = "/boxes"
 """After a client's name in the store: a name that no member can have."""
 
@@ -95,6 +100,8 @@ class RoundRun:
         self._sum: NDArray[np.int64] | None = None
         self._release: Release | None = None
         self._tally = Tally()
+        self._ask_at: dict[str, float] = {}
+        self._deadline = math.inf
         self._started = node.clock.time()
 
     def run(self) -> RoundOutcome:
@@ -122,7 +129,7 @@ class RoundRun:
 
     def _until(self, state: State) -> None:
         """Take in what comes until the round has left `state`, or the time for it is over."""
-        deadline = self._node.clock.now() + self._spec.terms.deadline
+        self._deadline = self._node.clock.now() + self._spec.terms.deadline
         while self._round.state is state:
             if state is not State.OPENING and self._node.stop():
                 self._handle(StopAsked())
@@ -130,11 +137,20 @@ class RoundRun:
             replies = self._node.channel.receive()
             for reply in replies:
                 self._take(reply)
+            self._end_waits()
             if not replies and self._round.state is state:
-                self._wait(deadline)
+                self._wait()
 
-    def _wait(self, deadline: float) -> None:
-        if self._node.clock.now() >= deadline:
+    def _end_waits(self) -> None:
+        """Clients whose update found no room are asked again when their time has come, if the round still collects."""
+        now = self._node.clock.now()
+        for client in [client for client, time in self._ask_at.items() if time <= now]:
+            del self._ask_at[client]
+            if self._round.state is State.COLLECTING:
+                self._handle(WaitOver(client))
+
+    def _wait(self) -> None:
+        if self._node.clock.now() >= self._deadline:
             self._handle(DeadlinePassed())
         else:
             self._node.clock.sleep(self._node.poll)
@@ -169,7 +185,7 @@ class RoundRun:
             self._take_fault(reply.sender, fault)
             return
         self._waiting = (envelope, fold)
-        self._handle(Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.body).digest()))
+        self._handle(Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.head.to_bytes()).digest()))
         self._waiting = None
 
     def _read_update(self, reply: Reply, staleness: int) -> Envelope:
@@ -296,6 +312,18 @@ class RoundRun:
                 self._tally.rejected.append((client, reason))
             case Discard(client, reason):
                 self._tally.discarded.append((client, reason))
+            case AskLater(client, wait):
+                self._ask_at[client] = self._node.clock.now() + wait
+            case AskAgain(client):
+                self._ask_again(client)
+            case Fail(cause, reason):
+                self._tally.cause, self._tally.reason = cause, reason + self._why(cause)
+            case _:
+                self._go_on(effect)
+
+    def _go_on(self, effect: Effect) -> None:
+        """What leads from the updates to the release."""
+        match effect:
             case Check(clients):
                 self._hand_on_boxes(clients)
             case Strike(clients):
@@ -310,15 +338,14 @@ class RoundRun:
                 self._combine(points)
             case Publish(receipt):
                 self._publish(receipt)
-            case Fail(cause, reason):
-                self._tally.cause, self._tally.reason = cause, reason + self._why(cause)
 
     def _why(self, cause: str) -> str:
         """What most of those said who are missing, where a round fails for want of them."""
         if cause == "too-few-holders":
             return self._tally.why(self._tally.silent.items())
         missing = self._round.invited - set(self._round.survivors)
-        noted = [*self._tally.rejected, *(pair for pair in self._tally.discarded if pair[1] == "no-room")]
+        turned_away = (pair for pair in self._tally.discarded if pair[1].startswith(_NO_ROOM))
+        noted = [*self._tally.rejected, *turned_away]
         return self._tally.why(pair for pair in noted if pair[0] in missing) if cause == "too-few-survivors" else ""
 
     def _keep(self, client: str) -> None:
@@ -327,17 +354,40 @@ class RoundRun:
             raise RuntimeError(f"nothing of {client} to keep")
         envelope, fold = self._waiting
         try:
-            self._node.updates.put(self._spec.task, self._spec.round, client, envelope.body)
-            if self._keys is not None:
-                boxes = {name: data for name, data in envelope.attached.items() if name != BASIS}
-                self._node.updates.put(self._spec.task, self._spec.round, client + _BOXES, join_parts(boxes))
+            self._store(client, envelope)
         except StoreFull as full:
-            log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
-            self._tally.explain(PeerFault("no-room", str(full)))
-            self._handle(NotKept(client, "no-room"))
+            self._turn_away(client, full)
             return
         self._fold, self._heads[client] = fold, envelope.signed
         self._handle(Kept(client))
+
+    def _store(self, client: str, envelope: Envelope) -> None:
+        """Store the payload and its boxes, both or none. Raises `StoreFull`."""
+        updates, task, number = self._node.updates, self._spec.task, self._spec.round
+        updates.put(task, number, client, envelope.body)
+        if self._keys is None:
+            return
+        boxes = {name: data for name, data in envelope.attached.items() if name != BASIS}
+        try:
+            updates.put(task, number, client + _BOXES, join_parts(boxes))
+        except StoreFull:
+            updates.withdraw(task, number, client)
+            raise
+
+    def _turn_away(self, client: str, full: StoreFull) -> None:
+        """There is no room: the client is asked again when the store says so, if that is before the deadline."""
+        log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
+        for reason in (_NO_ROOM, f"{_NO_ROOM}-yet"):
+            self._tally.explain(PeerFault(reason, str(full)))
+        wait = full.retry_after
+        in_time = wait is not None and self._node.clock.now() + wait < self._deadline
+        self._handle(NotKept(client, _NO_ROOM, wait if in_time else None))
+
+    def _ask_again(self, client: str) -> None:
+        """The round's request once more: the client sends what it sealed for it, and holds the model that it is of."""
+        log.info("round %d: %s is asked again for what it sealed", self._spec.round, client)
+        self._tally.asked_again[client] += 1
+        self._send(self._download.requests((client,)))
 
     def _stored(self, name: str) -> bytes:
         data = self._node.updates.get(self._spec.task, self._spec.round, name)
@@ -436,6 +486,7 @@ class RoundRun:
             answered=tuple(sorted(self._tally.answered)),
             silent=self._tally.silences(silent),
             opened=self._request is not None,
+            asked_again=self._tally.asked_again.total(),
             bytes_up=mean_of(self._tally.bytes_up),
             bytes_down=mean_of(self._tally.bytes_down),
             seconds=max(0.0, self._node.clock.time() - self._started),

@@ -12,7 +12,8 @@ from fednode.errors import PeerFault
 class Tally:
     """Filled while a round is driven. `rejected` and `discarded` hold (member, reason), `silent` a reason by holder.
 
-    `details` holds the first detail of each reason: with it a round that fails can say why on one line.
+    `asked_again` counts by client how often it was asked for an update that had found no room. `details` holds the
+    first detail of each reason: with it a round that fails can say why on one line.
     """
 
     rejected: list[tuple[str, str]] = field(default_factory=list)
@@ -22,6 +23,7 @@ class Tally:
     answered: set[str] = field(default_factory=set)
     bytes_up: Counter[str] = field(default_factory=Counter)
     bytes_down: Counter[str] = field(default_factory=Counter)
+    asked_again: Counter[str] = field(default_factory=Counter)
     cause: str = ""
     reason: str = ""
 

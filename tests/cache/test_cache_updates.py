@@ -343,3 +343,76 @@ def test_of_many_equal_pushes_exactly_one_is_taken() -> None:
 def test_a_retry_time_that_means_nothing_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="retry time"):
         UpdateStore(backend_of(), retry_after=seconds)
+
+
+# --- withdrawn
+
+
+def test_what_was_withdrawn_may_be_pushed_again_and_is_counted_nowhere() -> None:
+    store = store_of(entries=1)
+    store.put("task", 1, "ann", b"first")
+    store.withdraw("task", 1, "ann")
+    store.withdraw("task", 1, "ann")
+    store.withdraw("task", 7, "bob")
+    assert store.get("task", 1, "ann") is MISSING and store.ids() == () and store.usage() == UpdateUsage()
+    store.put("task", 1, "ann", b"again")
+    assert store.get("task", 1, "ann") == b"again"
+    assert store.consume("task", 1) == (UpdateId("task", 1, "ann"),)
+    store.withdraw("task", 1, "ann")
+    with pytest.raises(PeerFault) as fault:
+        store.put("task", 1, "ann", b"late")
+    assert fault.value.reason == "round-closed"
+
+
+class _Undeletable(MemoryBackend):
+    broken = True
+
+    def delete(self, key: str) -> bool:
+        if self.broken:
+            raise StoreError("the disk is gone")
+        return super().delete(key)
+
+
+def test_what_cannot_be_deleted_yet_is_told_to_come_back_and_not_that_it_came_before() -> None:
+    backend = _Undeletable(FakeClock(), Limits(10, 100, 100), WhenFull.REFUSE)
+    store = UpdateStore(backend, retry_after=3.0)
+    store.put("task", 1, "ann", b"first")
+    store.withdraw("task", 1, "ann")
+    assert store.ids() == () and store.usage().updates == 1
+    with pytest.raises(StoreFull, match=r"was withdrawn .* retry in 3 s") as full:
+        store.put("task", 1, "ann", b"again")
+    assert full.value.retry_after == 3.0 and store.usage().refusals == 1
+    backend.broken = False
+    store.put("task", 1, "ann", b"again")
+    assert store.get("task", 1, "ann") == b"again" and store.usage().updates == 1
+
+
+class _SlowToDelete(MemoryBackend):
+    """Holds the first deletion until it is told; `waiting` says that it does."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock(), Limits(10, 100, 100), WhenFull.REFUSE)
+        self.waiting, self.go = threading.Event(), threading.Event()
+        self.deletions = 0
+
+    def delete(self, key: str) -> bool:
+        self.deletions += 1
+        self.waiting.set()
+        self.go.wait(60.0)
+        return super().delete(key)
+
+
+def test_two_threads_that_free_the_same_do_not_delete_what_was_pushed_since() -> None:
+    backend = _SlowToDelete()
+    store = UpdateStore(backend, retry_after=3.0)
+    store.put("task", 1, "ann", b"first")
+    first = threading.Thread(target=store.withdraw, args=("task", 1, "ann"))
+    first.start()
+    assert backend.waiting.wait(60.0)
+    second = threading.Thread(target=store.consume, args=("other", 1))
+    second.start()
+    backend.go.set()
+    first.join(60.0)
+    second.join(60.0)
+    store.put("task", 1, "ann", b"again")
+    assert backend.deletions == 1 and store.get("task", 1, "ann") == b"again"

@@ -240,6 +240,7 @@ def test_who_signed_another_roster_is_left_out_of_the_opening(cohort):
 def test_confirmations_of_others_or_of_something_else_do_not_count(cohort):
     for name in cohort.size.holder_names:
         cohort.tell(name, kit.silent, "open")
+        cohort.tell(name, kit.silent, "close")
     cohort.begun().run_round(1)
     spec, parts = read_spec("open", asked(cohort, "open", "holder-1"))
     signed = {name: part for name, part in parts.items() if name.startswith("confirmed-")}

@@ -233,4 +233,4 @@ def test_nobody_said_anything(tmp_path):
         cohort.tell(name, kit.silent, "boxes")
     outcome = cohort.begun().run_round(1)
     assert outcome.reason == "0 of 5 holders answered and 4 are needed to open"
-    assert {frame_kind(request.frame) for _, request in cohort.sent} == {"task", "box-key", "round", "boxes"}
+    assert {frame_kind(request.frame) for _, request in cohort.sent} == {"task", "box-key", "round", "boxes", "close"}

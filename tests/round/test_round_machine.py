@@ -16,6 +16,7 @@ POINTS = st.integers(0, 5)
 LUCK = st.sampled_from([1, 1, 1, 2, 1, 1, 0, 1])
 FOREIGN = {
     r.Kept: r.Kept("a"),
+    r.WaitOver: r.WaitOver("a"),
     r.DeadlinePassed: r.DeadlinePassed(),
     r.StopAsked: r.StopAsked(),
     r.Checked: r.Checked(1, ()),
@@ -37,18 +38,34 @@ class PlainRound:
         self.boxed, self.checked, self.struck, self.confirmed = boxed, set(), set(), set()
         self.phase, self.seen, self.kept, self.gone = "COLLECTING", {}, [], set()
         self.answered, self.silent, self.combining = set(), set(), False
+        self.turned, self.waiting, self.asked, self.asks = {}, set(), set(), {}
 
     def fate(self, who, spec, payload):
         if who not in self.invited:
             return "stranger"
         if who in self.seen:
             return "repeat" if self.seen[who] == payload else "second-update"
+        if self.turned.get(who, payload) != payload:
+            return "second-update"
         if spec != SPEC:
             return "another-round"
-        return "keep" if self.phase == "COLLECTING" else "late"
+        if self.phase != "COLLECTING":
+            return "late"
+        return "keep" if who not in self.turned or who in self.asked else "repeat"
+
+    def no_room(self, who, payload, wait):
+        """Whether it is asked again later."""
+        self.turned[who] = payload
+        self.asked.discard(who)
+        if wait is None or self.asks.get(who, 0) >= 2:
+            self.lost(who)
+            return False
+        self.gone.discard(who)
+        self.waiting.add(who)
+        return True
 
     def lost(self, who):
-        if self.phase == "COLLECTING" and who in self.invited:
+        if self.phase == "COLLECTING" and who in self.invited - self.waiting:
             self.gone.add(who)
             self.close_if(not self.invited - set(self.kept) - self.gone)
 
@@ -92,12 +109,12 @@ class RoundMachine(RuleBasedStateMachine):
     )
     def begin(self, invited, least, committee, early, ahead, boxed):
         points = frozenset(range(1, committee[0] + 1))
-        self.now = Round(SPEC, frozenset(invited), least, points, committee[1], boxed)
+        self.now = Round(SPEC, frozenset(invited), least, points, committee[1], boxed, most_asks=2)
         self.plain = PlainRound(set(invited), least, set(points), committee[1], boxed)
         self.log, self.charged = [], False
         # a head start: else few examples would ever come to an opening
         for who in sorted(invited)[:early]:
-            self.arrive(who, SPEC, b"p", 1)
+            self.arrive(who, SPEC, b"p", 1, None)
         for step in range(-1, ahead):
             if not self.now.ended:
                 self.go_on(1, step % (committee[0] + 1))
@@ -122,14 +139,16 @@ class RoundMachine(RuleBasedStateMachine):
         spec=st.sampled_from([SPEC, SPEC, SPEC, OTHER]),
         payload=st.sampled_from([b"p", b"q"]),
         luck=LUCK,
+        wait=st.sampled_from([None, 1.5, 1.5]),
     )
-    def arrive(self, who, spec, payload, luck):
+    def arrive(self, who, spec, payload, luck, wait):
+        payload += spec
         fate = self.plain.fate(who, spec, payload)
         end = self.words(self.do(r.Arrived(who, spec, payload)))
         assert end.client == who
         if fate != "keep":
             assert isinstance(end, r.Discard if fate in ("repeat", "late") else r.Reject) and end.reason == fate
-            if fate == "another-round":
+            if fate == "another-round" or (fate == "second-update" and who in self.plain.turned):
                 self.plain.lost(who)
             return
         assert end == r.Keep(who)
@@ -138,11 +157,25 @@ class RoundMachine(RuleBasedStateMachine):
         if luck:
             self.plain.seen[who] = payload
             self.plain.kept.append(who)
+            self.plain.turned.pop(who, None)
+            self.plain.asked.discard(who)
             self.plain.close_if(not self.plain.invited - set(self.plain.kept) - self.plain.gone)
             self.do(r.Kept(who))
         else:
-            self.plain.lost(who)
-            assert self.words(self.do(r.NotKept(who, "no-room"))) == r.Discard(who, "no-room")
+            later = self.plain.no_room(who, payload, wait)
+            effects = self.do(r.NotKept(who, "no-room", wait))
+            assert self.words(effects) == r.Discard(who, "no-room-yet" if later else "no-room")
+            assert (r.AskLater(who, 1.5) in effects) == later
+
+    @precondition(lambda self: self.plain.phase == "COLLECTING" and self.plain.waiting)
+    @rule(data=st.data())
+    def ask_again(self, data):
+        """The time of one that found no room has come."""
+        who = data.draw(st.sampled_from(sorted(self.plain.waiting)))
+        self.plain.waiting.discard(who)
+        self.plain.asked.add(who)
+        self.plain.asks[who] = self.plain.asks.get(who, 0) + 1
+        assert self.do(r.WaitOver(who)) == (r.AskAgain(who),)
 
     @rule(who=WHO)
     def send_garbage(self, who):
@@ -281,7 +314,8 @@ class RoundMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_effect_comes_once_and_after_what_it_needs(self):
-        kinds = [type(effect) for effect in self.log if not isinstance(effect, r.Keep | r.Reject | r.Discard)]
+        of_updates = r.Keep | r.Reject | r.Discard | r.AskLater | r.AskAgain
+        kinds = [type(effect) for effect in self.log if not isinstance(effect, of_updates)]
         struck = {who for strike in self.of(r.Strike) for who in strike.clients}
         assert struck == (self.plain.struck if self.plain.phase not in ("CHECKING", "FAILED") else struck)
         kinds = [kind for kind in kinds if kind is not r.Strike]
@@ -292,6 +326,9 @@ class RoundMachine(RuleBasedStateMachine):
             assert len(set(combine.points)) == len(combine.points) >= self.now.threshold
             assert set(combine.points) <= self.now.holders
         assert len(self.of(r.Keep)) >= len(self.now.survivors)
+        for who in PEOPLE:
+            asks = self.of(r.AskAgain).count(r.AskAgain(who))
+            assert asks <= 2 and self.of(r.Keep).count(r.Keep(who)) <= 1 + asks
 
 
 TestRoundMachine = RoundMachine.TestCase

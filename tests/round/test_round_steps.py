@@ -1,11 +1,15 @@
 """Single steps of a round: who is rejected for what, when it goes on early, and why it fails."""
 
+from dataclasses import replace
+
 import pytest
 from kit.members import some_receipt
 
 from fednode.round import (
     Answered,
     Arrived,
+    AskAgain,
+    AskLater,
     Charge,
     Charged,
     ChargeRefused,
@@ -27,6 +31,7 @@ from fednode.round import (
     Round,
     State,
     StopAsked,
+    WaitOver,
 )
 
 SPEC, OTHER = b"s" * 32, b"o" * 32
@@ -47,6 +52,10 @@ def sent(client, payload=b"p", spec=SPEC):
 
 def kept(*clients):
     return [event for client in clients for event in (sent(client), Kept(client))]
+
+
+def turned_away(client, payload=b"p", wait=2.5):
+    return [sent(client, payload), NotKept(client, "no-room", wait)]
 
 
 OPENING = (*kept("a", "b"), DeadlinePassed(), Charged(some_receipt()))
@@ -79,7 +88,19 @@ def test_a_whole_round():
         ([*kept("a"), sent("a", b"q")], Reject("a", "second-update")),
         ([*kept("a"), sent("a", b"q", OTHER)], Reject("a", "second-update")),
         ([sent("a"), NotKept("a", "no-room")], Discard("a", "no-room")),
-        ([sent("a"), NotKept("a", "no-room"), sent("a")], Keep("a")),
+        ([sent("a"), NotKept("a", "no-room"), sent("a")], Discard("a", "repeat")),
+        ([sent("a"), NotKept("a", "no-room"), sent("a", b"q")], Reject("a", "second-update")),
+        ([*turned_away("a"), sent("a")], Discard("a", "repeat")),
+        ([*turned_away("a"), sent("a", b"q")], Reject("a", "second-update")),
+        ([*turned_away("a"), sent("a", b"q", OTHER)], Reject("a", "second-update")),
+        ([*turned_away("a"), Faulted("a", "garbage")], Reject("a", "garbage")),
+        ([*turned_away("a"), WaitOver("a")], AskAgain("a")),
+        ([*turned_away("a"), WaitOver("a"), sent("a")], Keep("a")),
+        ([*turned_away("a"), WaitOver("a"), sent("a", b"q")], Reject("a", "second-update")),
+        ([*turned_away("a"), WaitOver("a"), sent("a", b"q"), sent("a")], Keep("a")),
+        ([*turned_away("a"), WaitOver("a"), *kept("a"), sent("a")], Discard("a", "repeat")),
+        ([*turned_away("a"), *kept("b", "c"), DeadlinePassed(), sent("a")], Discard("a", "late")),
+        ([*turned_away("a"), *kept("b", "c"), DeadlinePassed(), sent("a", b"q")], Reject("a", "second-update")),
         ([sent("a", spec=OTHER), sent("a")], Keep("a")),
         ([Faulted("a", "garbage")], Reject("a", "garbage")),
         ([Faulted("a", "garbage"), sent("a")], Keep("a")),
@@ -142,6 +163,70 @@ def test_a_round_goes_on_early_when_everyone_left_has_failed():
     assert effects == (Reject("c", "another-round"), Charge(("a", "b")))
     now, effects = run(*kept("a", "b"), sent("c"), NotKept("c", "no-room"))
     assert effects == (Discard("c", "no-room"), Charge(("a", "b")))
+
+
+# --- asked again
+
+
+def test_who_found_no_room_is_waited_for_and_asked_again_when_its_time_has_come():
+    now, effects = run(*kept("a", "b"), *turned_away("c"))
+    assert (now.state, effects) == (State.COLLECTING, (Discard("c", "no-room-yet"), AskLater("c", 2.5)))
+    now, effects = run(WaitOver("c"), start=now)
+    assert (now.state, effects) == (State.COLLECTING, (AskAgain("c"),))
+    now, effects = run(*kept("c"), start=now)
+    assert effects == (Charge(("a", "b", "c")),) and now.turned_away == ()
+
+
+def test_who_finds_no_room_is_asked_a_bounded_number_of_times():
+    now, asked = run(*kept("a", "b"), *turned_away("c"))[0], 0
+    while now.state is State.COLLECTING:
+        now, effects = run(WaitOver("c"), *turned_away("c"), start=now)
+        asked += 1
+    assert asked == START.most_asks == 3
+    assert effects == (Discard("c", "no-room"), Charge(("a", "b")))
+
+
+def test_however_many_copies_come_each_asking_is_one_attempt():
+    now, attempts = run(*turned_away("a"))[0], 1
+    while "a" not in now.faulted:
+        now, _ = now.handle(WaitOver("a"))
+        for _ in range(50):
+            now, effects = now.handle(sent("a"))
+            if effects == (Keep("a"),):
+                attempts += 1
+                now, _ = now.handle(NotKept("a", "no-room", 1.0))
+    assert attempts == 1 + START.most_asks
+
+
+def test_nothing_unasked_ends_the_wait_and_everything_else_does_when_it_was_asked():
+    waiting, _ = run(*kept("a", "b"), *turned_away("c"))
+    for event in (Faulted("c", "garbage"), sent("c", b"q"), sent("c"), Late("c")):
+        assert run(event, start=waiting)[0] == waiting
+    for event in (Faulted("c", "refused: no"), sent("c", b"q")):
+        now, effects = run(WaitOver("c"), event, start=waiting)
+        assert now.state is State.CHARGING and isinstance(effects[0], Reject)
+
+
+@pytest.mark.parametrize("end", [DeadlinePassed(), StopAsked()])
+@pytest.mark.parametrize("more", [(), (WaitOver("c"),)])
+def test_a_round_does_not_outlast_its_time_for_who_waits(end, more):
+    now, effects = run(*kept("a", "b"), *turned_away("c"), *more, end)
+    assert now.survivors == ("a", "b")
+    assert effects == (Charge(("a", "b")),) if end == DeadlinePassed() else isinstance(effects[0], Fail)
+
+
+def test_a_client_that_failed_before_it_found_no_room_is_waited_for_again():
+    now, _ = run(*kept("a", "b"), start=replace(START, invited=frozenset("abcd")))
+    now, _ = run(Faulted("c", "garbage"), *turned_away("c"), Faulted("d", "garbage"), start=now)
+    assert now.state is State.COLLECTING
+    assert run(WaitOver("c"), *kept("c"), start=now)[1] == (Charge(("a", "b", "c")),)
+
+
+def test_only_who_waits_is_asked_again():
+    asked = (*turned_away("a"), WaitOver("a"))
+    for events in ((), kept("a"), asked, (*asked, *kept("a")), (sent("a"), NotKept("a", "no-room"))):
+        with pytest.raises(RuntimeError, match="does not wait"):
+            run(*events, WaitOver("a"))
 
 
 def test_a_survivor_that_sends_garbage_afterwards_stays_a_survivor():

@@ -22,6 +22,7 @@ from fednode.round import (
     Round,
     State,
     StopAsked,
+    WaitOver,
 )
 
 SPEC = b"s" * 32
@@ -29,6 +30,7 @@ EVENTS = {
     Arrived: Arrived("b", SPEC, b"payload"),
     Kept: Kept("a"),
     NotKept: NotKept("a", "no-room"),
+    WaitOver: WaitOver("a"),
     Late: Late("b"),
     Faulted: Faulted("b", "garbage"),
     DeadlinePassed: DeadlinePassed(),
@@ -45,6 +47,7 @@ EVENTS = {
 ALWAYS = {Arrived, Late, Faulted}
 TABLE = {
     "collecting": ALWAYS | {DeadlinePassed, StopAsked},
+    "waiting": ALWAYS | {WaitOver, DeadlinePassed, StopAsked},
     "keeping": {Kept, NotKept},
     "checking": ALWAYS | {Checked, HolderSilent, DeadlinePassed, StopAsked},
     "confirming": ALWAYS | {Checked, Confirmed, HolderSilent, DeadlinePassed, StopAsked},
@@ -68,6 +71,7 @@ OPENING = (*ONE_IN, DeadlinePassed(), Charged(some_receipt()))
 COMBINING = (*OPENING, Answered(1), Answered(2), HolderSilent(3, "no-answer"))
 SITUATIONS = {
     "collecting": after(*ONE_IN),
+    "waiting": after(ONE_IN[0], NotKept("a", "no-room", 1.0)),
     "keeping": after(ONE_IN[0]),
     "checking": after(*ONE_IN, DeadlinePassed(), boxed=True),
     "confirming": after(*ONE_IN, DeadlinePassed(), Checked(1, ()), Checked(2, ()), Checked(3, ()), boxed=True),
@@ -83,6 +87,7 @@ def test_the_situations_are_what_they_are_called():
     states = {name: now.state for name, now in SITUATIONS.items()}
     assert states == {
         "collecting": State.COLLECTING,
+        "waiting": State.COLLECTING,
         "keeping": State.COLLECTING,
         "checking": State.CHECKING,
         "confirming": State.CONFIRMING,
@@ -93,7 +98,7 @@ def test_the_situations_are_what_they_are_called():
         "failed": State.FAILED,
     }
     assert {name for name, now in SITUATIONS.items() if now.ended} == {"released", "failed"}
-    assert len(EVENTS) == 15
+    assert len(EVENTS) == 16
 
 
 @pytest.mark.parametrize(

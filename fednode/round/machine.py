@@ -7,6 +7,9 @@
 CHECKING and CONFIRMING are there where clients box shares for the holders (`boxed`): a client whose box does not open
 is struck from the roster, and as many holders as it takes to open sign what is left, before anything is charged.
 
+A client whose update finds no room waits, and is then asked again for what it sealed: it counts among those that the
+round waits for, and only the very update that found no room is taken then.
+
 `ALLOWED` is the whole table: an event that its state does not list is a mistake of ours and raises; a peer's mistake
 never does, it ends as `Reject` or `Discard`. Everything that affects the state stands in this file.
 """
@@ -17,6 +20,42 @@ from enum import Enum, auto
 from typing import Any
 
 from fednode.privacy.ledger import Receipt
+from fednode.round.words import (
+    Answered,
+    Arrived,
+    AskAgain,
+    AskLater,
+    Charge,
+    Charged,
+    ChargeRefused,
+    Check,
+    Checked,
+    Combine,
+    Confirm,
+    Confirmed,
+    DeadlinePassed,
+    Discard,
+    Effect,
+    Event,
+    Fail,
+    Faulted,
+    HolderSilent,
+    Keep,
+    Kept,
+    Late,
+    NotKept,
+    Open,
+    Opened,
+    OpeningFailed,
+    Publish,
+    Reject,
+    StopAsked,
+    Strike,
+    WaitOver,
+)
+
+MOST_ASKS = 3
+"""How often a client whose update found no room is asked for it again in one round."""
 
 
 class State(Enum):
@@ -31,219 +70,8 @@ class State(Enum):
     FAILED = auto()
 
 
-# --- events: what happened -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """A well-formed update, signed by `client`: for which spec, and which bytes."""
-
-    client: str
-    spec_digest: bytes
-    payload_digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The update of `client` is in the store and in the sum."""
-
-    client: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotKept:
-    """There was no room for the update of `client`; it is not in the sum and may be sent again."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """An answer of `client` to an earlier round."""
-
-    client: str
-
-
-@dataclass(frozen=True, slots=True)
-class Faulted:
-    """Something from (or about) `client` that is no update: garbage, a refusal, an error on its side."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlinePassed:
-    """The time to answer is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopAsked:
-    """The operator wants the run to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A holder opened its boxes: `struck` are the clients whose box is no good."""
-
-    point: int
-    struck: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """A holder signed that this roster is the one that it will open, and no other."""
-
-    point: int
-
-
-@dataclass(frozen=True, slots=True)
-class Charged:
-    """The ledger holds the charge, on disk."""
-
-    receipt: Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class ChargeRefused:
-    """The budget does not hold what these survivors cost; nothing was spent."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A holder's partial opening, well-formed and signed."""
-
-    point: int
-
-
-@dataclass(frozen=True, slots=True)
-class HolderSilent:
-    """A holder refused, failed or ran out of time."""
-
-    point: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The sum is open and passed its checks."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpeningFailed:
-    """What came out is not what honest holders open."""
-
-    reason: str
-
-
-Event = (
-    Arrived
-    | Kept
-    | NotKept
-    | Late
-    | Faulted
-    | DeadlinePassed
-    | StopAsked
-    | Checked
-    | Confirmed
-    | Charged
-    | ChargeRefused
-    | Answered
-    | HolderSilent
-    | Opened
-    | OpeningFailed
-)
-
-# --- effects: what the driver has to do ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Store this client's update and fold it into the sum."""
-
-    client: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """Count a fault against `client`."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """Count something harmless that came too late or twice."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Give every holder its boxes of these clients."""
-
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """Take the updates of these clients out of the sum: a holder could not open their boxes."""
-
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Confirm:
-    """Have every holder that could check sign the final roster: these clients."""
-
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """Charge the ledger with what these survivors added."""
-
-    survivors: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Ask every holder for its part; the receipt is the right to do so."""
-
-    receipt: Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class Combine:
-    """Put the answers of these holders together."""
-
-    points: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Write the new model back: the receipt goes into the release."""
-
-    receipt: Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """End the round without a release."""
-
-    cause: str
-    reason: str
-
-
-Effect = Keep | Reject | Discard | Check | Strike | Confirm | Charge | Open | Combine | Publish | Fail
-
 ALLOWED: dict[State, frozenset[type]] = {
-    State.COLLECTING: frozenset({Arrived, Kept, NotKept, Late, Faulted, DeadlinePassed, StopAsked}),
+    State.COLLECTING: frozenset({Arrived, Kept, NotKept, WaitOver, Late, Faulted, DeadlinePassed, StopAsked}),
     State.CHECKING: frozenset({Arrived, Late, Faulted, Checked, HolderSilent, DeadlinePassed, StopAsked}),
     State.CONFIRMING: frozenset({Arrived, Late, Faulted, Checked, Confirmed, HolderSilent, DeadlinePassed, StopAsked}),
     State.CHARGING: frozenset({Arrived, Late, Faulted, Charged, ChargeRefused}),
@@ -253,6 +81,17 @@ ALLOWED: dict[State, frozenset[type]] = {
     State.RELEASED: frozenset({Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent}),
     State.FAILED: frozenset({Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent}),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A client whose update found no room: which update, how often it was asked again, and whether its answer to that
+    is awaited now."""
+
+    client: str
+    update_digest: bytes
+    asks: int = 0
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +107,11 @@ class Round:
     holders: frozenset[int]
     threshold: int
     boxed: bool = False
+    most_asks: int = MOST_ASKS
     state: State = State.COLLECTING
     arrived: tuple[tuple[str, bytes], ...] = ()
     survivors: tuple[str, ...] = ()
+    turned_away: tuple[TurnedAway, ...] = ()
     faulted: frozenset[str] = frozenset()
     checked: frozenset[int] = frozenset()
     struck: frozenset[str] = frozenset()
@@ -308,18 +149,33 @@ def _arrived(now: Round, event: Arrived) -> Step:
         return now, (Reject(event.client, "stranger"),)
     known = dict(now.arrived)
     if event.client in known:
-        same = known[event.client] == event.payload_digest
+        same = known[event.client] == event.update_digest
         return now, (Discard(event.client, "repeat"),) if same else (Reject(event.client, "second-update"),)
+    turned = _turned_away(now, event.client)
+    if turned is not None and turned.update_digest != event.update_digest:
+        return _count_fault(now, event.client, "second-update")
     if event.spec_digest != now.spec_digest:
         return _count_fault(now, event.client, "another-round")
     if now.state is not State.COLLECTING:
         return now, (Discard(event.client, "late"),)
-    return replace(now, arrived=(*now.arrived, (event.client, event.payload_digest))), (Keep(event.client),)
+    if turned is not None and not turned.asked:
+        # one attempt at the store each time it is asked, however many copies come
+        return now, (Discard(event.client, "repeat"),)
+    return replace(now, arrived=(*now.arrived, (event.client, event.update_digest))), (Keep(event.client),)
+
+
+def _turned_away(now: Round, client: str) -> TurnedAway | None:
+    return next((turned for turned in now.turned_away if turned.client == client), None)
+
+
+def _others(now: Round, client: str) -> tuple[TurnedAway, ...]:
+    return tuple(turned for turned in now.turned_away if turned.client != client)
 
 
 def _kept(now: Round, event: Kept) -> Step:
     _require_pending(now, event.client)
-    return _when_complete(replace(now, survivors=(*now.survivors, event.client)), ())
+    after = replace(now, survivors=(*now.survivors, event.client), turned_away=_others(now, event.client))
+    return _when_complete(after, ())
 
 
 def _require_pending(now: Round, client: str) -> None:
@@ -329,9 +185,30 @@ def _require_pending(now: Round, client: str) -> None:
 
 def _not_kept(now: Round, event: NotKept) -> Step:
     _require_pending(now, event.client)
-    arrived = tuple(item for item in now.arrived if item[0] != event.client)
-    after = replace(now, arrived=arrived, faulted=now.faulted | {event.client})
-    return _when_complete(after, (Discard(event.client, event.reason),))
+    client, digest = event.client, dict(now.arrived)[event.client]
+    arrived = tuple(item for item in now.arrived if item[0] != client)
+    before = _turned_away(now, client) or TurnedAway(client, digest)
+    turned = (*_others(now, client), replace(before, asked=False))
+    after = replace(now, arrived=arrived, turned_away=turned)
+    if event.wait is None or before.asks >= now.most_asks:
+        after = replace(after, faulted=now.faulted | {client})
+        return _when_complete(after, (Discard(client, event.reason),))
+    after = replace(after, faulted=now.faulted - {client})
+    return after, (Discard(client, f"{event.reason}-yet"), AskLater(client, event.wait))
+
+
+def _wait_over(now: Round, event: WaitOver) -> Step:
+    turned = _turned_away(now, event.client)
+    if turned is None or not _waits(now, event.client):
+        raise RuntimeError(f"{event.client} does not wait to be asked again")
+    asked = replace(turned, asks=turned.asks + 1, asked=True)
+    return replace(now, turned_away=(*_others(now, event.client), asked)), (AskAgain(event.client),)
+
+
+def _waits(now: Round, client: str) -> bool:
+    """Whether this client is to be asked again, and was not yet: nothing that it sends unasked ends that."""
+    turned = _turned_away(now, client)
+    return turned is not None and not turned.asked and client not in now.faulted
 
 
 def _late(now: Round, event: Late) -> Step:
@@ -344,7 +221,7 @@ def _faulted(now: Round, event: Faulted) -> Step:
 
 def _count_fault(now: Round, client: str, reason: str) -> Step:
     effects: tuple[Effect, ...] = (Reject(client, reason),)
-    if now.state is not State.COLLECTING or client not in now.invited:
+    if now.state is not State.COLLECTING or client not in now.invited or _waits(now, client):
         return now, effects
     return _when_complete(replace(now, faulted=now.faulted | {client}), effects)
 
@@ -472,6 +349,7 @@ _HANDLERS: dict[type, Callable[[Round, Any], Step]] = {
     Arrived: _arrived,
     Kept: _kept,
     NotKept: _not_kept,
+    WaitOver: _wait_over,
     Late: _late,
     Faulted: _faulted,
     DeadlinePassed: _deadline,
