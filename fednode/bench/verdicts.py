@@ -1,4 +1,4 @@
-"""What must hold, judged: PASS or FAIL with the figure and the limit, or not judged when it was not measured."""
+"""What must hold, judged: PASS or FAIL with the figure and the limit, or not judged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One figure against one limit; `figure` is None when this run did not measure it."""
+    """One figure against one limit; `figure` is None where this run did not measure it in full."""
 
     what: str
     figure: float | None
@@ -37,7 +37,7 @@ class Check:
     def words(self) -> str:
         """Return the figure and its limit as people read them."""
         unit = f" {self.unit}" if self.unit else ""
-        figure = "not measured" if self.figure is None else f"{readable(self.figure)}{unit}"
+        figure = "not judged" if self.figure is None else f"{readable(self.figure)}{unit}"
         return f"{self.what}: {figure} ({self.relation} {readable(self.limit)}{unit})"
 
 

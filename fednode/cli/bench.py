@@ -32,8 +32,8 @@ def sum_command(
 ) -> None:
     """Secure sums: bytes and seconds of client, node and holder, beside plain float32, SecAgg+, CKKS.
 
-    Rows: plain, secagg, ckks, bfv, ring, memory, exact. A full run takes under ten minutes on two cores; keep the
-    machine quiet meanwhile.
+    Rows: plain, secagg, ckks, bfv, ring, confirm, memory, exact. A full run takes under ten minutes on two cores; keep
+    the machine quiet meanwhile.
     """
     from fednode.bench.results import machine
     from fednode.bench.sums import limits, plot, report, suite

@@ -42,6 +42,19 @@ class Knob:
         return old, self.read()
 
 
+class Limited(Protocol):
+    """A cache whose limits may change while it is used."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits now."""
+        ...
+
+    def tune(self, limits: Limits) -> None:
+        """Take others. Raises `ConfigError`."""
+        ...
+
+
 class Tunable(Protocol):
     """A cache whose limits and eviction batch may change while it is used, as `MemoryBackend`."""
 
@@ -78,8 +91,12 @@ def memory_knobs(memory: Tunable, batch: int, least: Limits | None = None) -> tu
 
     No limit goes below that in `least`: what the work that is going on needs.
     """
-    limits = tuple(_limit(memory, name, 1 if least is None else getattr(least, name)) for name in _LIMITS)
-    return (*limits, _eviction_batch(memory, batch))
+    return (*limit_knobs(memory, least), _eviction_batch(memory, batch))
+
+
+def limit_knobs(cache: Limited | Tunable, least: Limits | None = None) -> tuple[Knob, ...]:
+    """`entries`, `total_bytes` and `value_bytes` of a cache, none below that in `least`."""
+    return tuple(_limit(cache, name, 1 if least is None else getattr(least, name)) for name in _LIMITS)
 
 
 def _setting(guard: Guarded, name: str) -> Knob:
@@ -100,16 +117,16 @@ def _setting(guard: Guarded, name: str) -> Knob:
     return Knob(name, read, write, whole=name == "negative_entries", check=check, means=means, span=span)
 
 
-def _limit(memory: Tunable, name: str, least: int) -> Knob:
+def _limit(cache: Limited | Tunable, name: str, least: int) -> Knob:
     def check(value: float) -> None:
         if value < least:
             raise ConfigError(f"{name} has to be {least} or more here, what a round needs; {value:.15g} is less")
 
     def write(value: float) -> None:
-        memory.tune(limits=replace(memory.limits, **{name: int(value)}))
+        cache.tune(limits=replace(cache.limits, **{name: int(value)}))
 
     def read() -> float:
-        return int(getattr(memory.limits, name))
+        return int(getattr(cache.limits, name))
 
     return Knob(name, read, write, whole=True, check=check, means=_LIMITS[name], span=f"{least} or more")
 

@@ -145,7 +145,7 @@ def test_a_row_is_as_good_as_its_worst_check():
 def test_a_row_says_figure_and_limit():
     row = Verdict("the fold", (Check("one core", 712.4, ">=", 600.0, "million a second"), Check("d", None, "<=", 0.75)))
     assert row.line() == (
-        "----  the fold  one core: 712 million a second (>= 600 million a second); d: not measured (<= 0.750)"
+        "----  the fold  one core: 712 million a second (>= 600 million a second); d: not judged (<= 0.750)"
     )
     assert json.loads(json.dumps(row.to_dict()))["checks"][0] == {
         "what": "one core",

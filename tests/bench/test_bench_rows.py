@@ -14,6 +14,7 @@ from fednode.bench.sums.cases import Case, Figures, WrongSum
 from fednode.bench.timing import Repeats, Stopwatch
 from fednode.cli import main
 from fednode.clock import SystemClock
+from fednode.errors import PeerFault
 from fednode_crypto import NotEnoughShares, SystemRng
 
 ONCE = Repeats(1, 0.0, 1)
@@ -77,6 +78,23 @@ def test_ring_counts_boxes_signature_and_the_holders_keys():
     assert set(found.parts) == {
         "pack, mask and share", "boxes", "hash and sign", "node: hash and check the signature"
     }  # fmt: skip
+
+
+def test_confirm_counts_what_one_holder_is_sent_and_sends_in_a_real_round():
+    few, more = measured("confirm", 40, 3), measured("confirm", 40, 5)
+    assert few.bytes_up == more.bytes_up and few.bytes_down < more.bytes_down < 1_024 * 5
+    assert few.holder.median > 0 and few.holder.runs == 1
+
+
+def test_a_confirmation_in_a_round_that_does_not_open_is_not_measured(monkeypatch):
+    from fednode_clients.holder import Holder
+
+    def away(holder, frame):
+        raise PeerFault("unexpected", "I am away")
+
+    monkeypatch.setattr(Holder, "open", away)
+    with pytest.raises(RuntimeError, match="the round failed, so nothing was measured"):
+        measured("confirm", 40, 3)
 
 
 def test_a_row_whose_sum_is_wrong_is_not_measured(monkeypatch):
@@ -155,7 +173,7 @@ def command(tmp_path, capsys):
 def test_the_command_measures_prints_and_writes(command):
     code, said = command("--quick", "--rows", "plain", "--sizes", "1_000,2000", "--clients", "10")
     assert (code, said.err) == (0, "")
-    assert said.out.count("| plain |") == 2 and said.out.count("----  ") == 6
+    assert said.out.count("| plain |") == 2 and said.out.count("----  ") == 7
     (written,) = command.folder.glob("*-sum.json")
     found = json.loads(written.read_text())
     assert found["bench"] == "sum" and [row["dimension"] for row in found["rows"]] == [1_000, 2_000]

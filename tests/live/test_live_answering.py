@@ -14,7 +14,7 @@ from kit.clocks import FakeClock
 from fednode.cache import Limits, MemoryBackend
 from fednode.cache.nest import Nested, nested
 from fednode.errors import ConfigError, DataError, PeerFault
-from fednode.live import Knob, StoreStats, StoreView, Tuned, guard_knobs, memory_knobs
+from fednode.live import Knob, StoreStats, StoreView, Tuned, guard_knobs, limit_knobs, memory_knobs
 from fednode.live.answering import Answers
 from fednode.live.contents import file_of
 from fednode.live.messages import MOST_ANSWERED, PIECE, line, parsed, raise_refusal
@@ -329,3 +329,24 @@ def test_any_line_has_an_answer(request: bytes) -> None:
 def test_a_deeply_nested_line_has_an_answer(node: Node) -> None:
     raw = node.answers.answer(b'{"do":' + b"[" * 10_000)
     assert parsed(raw)["ok"] is False
+
+
+class Room:
+    """A cache with limits and no victims to choose."""
+
+    def __init__(self) -> None:
+        self.limits = Limits(4, 1_000, 100)
+
+    def tune(self, limits: Limits) -> None:
+        self.limits = limits
+
+
+def test_a_cache_that_chooses_no_victims_has_its_limits_to_turn() -> None:
+    room = Room()
+    knobs = {knob.name: knob for knob in limit_knobs(room, Limits(2, 1_000, 100))}
+    assert set(knobs) == {"entries", "total_bytes", "value_bytes"}
+    assert knobs["entries"].turn(2) == (4, 2) and room.limits == Limits(2, 1_000, 100)
+    for name, value in (("entries", 1), ("total_bytes", 999), ("value_bytes", 1_001)):
+        with pytest.raises(ConfigError):
+            knobs[name].turn(value)
+    assert room.limits == Limits(2, 1_000, 100)

@@ -83,6 +83,30 @@ class Figures:
         return cls(**{**answer, **timings})
 
 
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """One holder signs a roster of all clients. `bytes_down`, `bytes_up`: the request and the answer of one holder.
+    `holder`: from the one to the other, with the record that is on disk before."""
+
+    bytes_down: int
+    bytes_up: int
+    holder: Timing
+
+    @property
+    def total(self) -> int:
+        """Bytes that one holder receives and sends for it."""
+        return self.bytes_down + self.bytes_up
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, answer: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(answer["bytes_down"], answer["bytes_up"], Timing(**answer["holder"]))
+
+
 def some_values(case: Case, client: int = 0) -> "NDArray[np.int64]":
     """Return a client's values, int64 (dimension,), uniform over all that `VALUE_BITS` hold; the same every time."""
     import numpy as np

@@ -19,10 +19,15 @@ _OPENING: Final = 0.25
 _HOLDER_MS: Final = 60.0
 _HOLDER_COHORT: Final = 100
 _MEMORY: Final = 1.1
+_CONFIRM_MS: Final = 40.0
+_CONFIRM_BYTES: Final = 1_024.0
 
 
 def judged(measured: Measured) -> tuple[Verdict, ...]:
-    """Return the six verdicts. Times that depend on the cohort are judged at their worst over the measured cohorts."""
+    """Return the seven verdicts, the last by limits of our own.
+
+    Times that depend on the cohort are judged at their worst over the measured cohorts.
+    """
     return (
         _bytes(measured),
         _client(measured),
@@ -30,6 +35,7 @@ def judged(measured: Measured) -> tuple[Verdict, ...]:
         _opening(measured),
         _memory(measured),
         _exact(measured),
+        _confirm(measured),
     )
 
 
@@ -89,6 +95,23 @@ def _exact(measured: Measured) -> Verdict:
         differences = found.differences
     rounds = ROUNDS if found is None else found.rounds
     return Verdict("exact", (Check(f"differences in {rounds:,} rounds", differences, "<=", 0),))
+
+
+def _confirm(measured: Measured) -> Verdict:
+    step = measured.confirmed.get(_HOLDER_COHORT)
+    return Verdict(
+        "ring: a holder confirms the roster",
+        (
+            Check(
+                f"at {_HOLDER_COHORT} clients",
+                None if step is None else 1e3 * step.holder.median,
+                "<=",
+                _CONFIRM_MS,
+                "ms",
+            ),
+            Check("a client", None if step is None else step.total / _HOLDER_COHORT, "<=", _CONFIRM_BYTES, "bytes"),
+        ),
+    )
 
 
 def _worst(measured: Measured, of: Callable[[Figures], float]) -> float | None:

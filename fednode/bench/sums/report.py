@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fednode.bench.sums.cases import HOLDERS, THRESHOLD, VALUE_BITS, Case, Figures
+from fednode.bench.sums.cases import HOLDERS, THRESHOLD, VALUE_BITS, Case, Confirmed, Figures
 from fednode.bench.tables import aligned
 from fednode.bench.verdicts import Verdict, readable
 
@@ -45,11 +45,12 @@ class Exactness:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures of one run, by row name and case."""
+    """The figures of one run, by row name and case; what a holder takes to confirm a roster, by its clients."""
 
     rows: Mapping[tuple[str, int, int], Figures] = field(default_factory=dict)
     memory: Memory | None = None
     exact: Exactness | None = None
+    confirmed: Mapping[int, Confirmed] = field(default_factory=dict)
 
     def get(self, row: str, dimension: int, clients: int) -> Figures | None:
         """Return a row's figures, None when this run did not measure it."""
@@ -85,6 +86,11 @@ def _ms(seconds: float) -> str:
 def words(measured: Measured, verdicts: tuple[Verdict, ...]) -> list[str]:
     """Return all that a person reads at the end: the table, what stands beside it, the verdicts."""
     lines = [*table(measured), "", *_disturbed(measured)]
+    for clients, step in measured.confirmed.items():
+        lines.append(
+            f"confirm, n = {clients:,}: one of {HOLDERS} holders {_ms(step.holder.median)} ms, "
+            f"{step.bytes_down:,} bytes down and {step.bytes_up:,} up"
+        )
     if measured.memory is not None:
         found = measured.memory
         peaks = [f"{readable(peak / 1e6)} MB after {n:,}" for peak, n in
@@ -98,6 +104,7 @@ def words(measured: Measured, verdicts: tuple[Verdict, ...]) -> list[str]:
 
 def _disturbed(measured: Measured) -> list[str]:
     timings = [timing for figures in measured.rows.values() for timing in figures.timings()]
+    timings += [step.holder for step in measured.confirmed.values()]
     core, wall = sum(timing.median for timing in timings), sum(timing.wall for timing in timings)
     if wall <= BUSY * core:
         return []
@@ -112,6 +119,7 @@ def document(measured: Measured, verdicts: tuple[Verdict, ...]) -> dict[str, Any
             {"row": row, "dimension": dimension, "clients": clients, **figures.to_dict()}
             for (row, dimension, clients), figures in measured.rows.items()
         ],
+        "confirm": [{"clients": clients, **step.to_dict()} for clients, step in measured.confirmed.items()],
         "memory": None if measured.memory is None else _fields(measured.memory),
         "exact": None if measured.exact is None else _fields(measured.exact),
         "verdicts": [verdict.to_dict() for verdict in verdicts],

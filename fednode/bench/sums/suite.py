@@ -8,16 +8,20 @@ from typing import Any, Final
 
 import fednode
 from fednode.bench.processes import Job, run_job, run_side_by_side
-from fednode.bench.sums.cases import FOLDED, Case, Figures
+from fednode.bench.sums.cases import FOLDED, Case, Confirmed, Figures
 from fednode.bench.sums.limits import COHORTS, DIMENSION, ROUNDS
 from fednode.bench.sums.report import Exactness, Measured, Memory
 from fednode.bench.timing import Repeats
 from fednode.clock import Clock
 from fednode.errors import ConfigError
 
-ROWS: Final = ("plain", "secagg", "ckks", "bfv", "ring", "memory", "exact")
+ROWS: Final = ("plain", "secagg", "ckks", "bfv", "ring", "confirm", "memory", "exact")
 CKKS_SCRIPT: Final = Path(fednode.__file__).resolve().parent.parent / "scripts" / "bench_ckks.py"
 LARGEST_BFV: Final = 1_000_000
+LARGEST_CONFIRMED: Final = 100
+"""Clients of the largest cohort that a real round is run with: each member checks all others' signed keys."""
+
+CONFIRMED_VALUES: Final = 100
 
 _SAME_FOR_ALL_COHORTS: Final = frozenset({"ckks"})
 _BATCH: Final = 1_000
@@ -67,7 +71,8 @@ def run_sums(options: SumOptions, say: Say, clock: Clock, runner: Runner | None 
     rows = run.rows()
     memory = run.memory() if "memory" in options.rows else None
     exact = run.exact() if "exact" in options.rows else None
-    return Measured(rows, memory, exact)
+    confirmed = run.confirmed() if "confirm" in options.rows else {}
+    return Measured(rows, memory, exact, confirmed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class _Run:
     def _cases(self) -> Iterator[tuple[str, Case]]:
         for dimension in self.options.sizes:
             for row in self.options.rows:
-                if row in {"memory", "exact"} or (row == "bfv" and dimension > LARGEST_BFV):
+                if row in {"confirm", "memory", "exact"} or (row == "bfv" and dimension > LARGEST_BFV):
                     continue
                 if row == "ckks" and not CKKS_SCRIPT.is_file():
                     self.say("ckks: left out, it needs the project's folder with scripts/bench_ckks.py")
@@ -107,6 +112,20 @@ class _Run:
             f"warm-up {figures.client.warm_up:.4f} s, {self.clock.now() - start:.0f} s in all"
         )
         return figures
+
+    def confirmed(self) -> dict[int, Confirmed]:
+        found = {}
+        for clients in self.options.clients:
+            name = f"confirm, n = {clients:,}"
+            if clients > LARGEST_CONFIRMED:
+                self.say(f"{name}: left out, {LARGEST_CONFIRMED} clients are the most that a real round is run with")
+                continue
+            case, start = Case(CONFIRMED_VALUES, clients, self.options.repeats), self.clock.now()
+            answer = self.runner.alone(Job(name, "fednode.bench.sums.confirm", case.to_dict()))
+            found[clients] = Confirmed.from_dict(answer)
+            seconds = found[clients].holder.median
+            self.say(f"{name}: holder {seconds:.4f} s, {self.clock.now() - start:.0f} s in all")
+        return found
 
     def memory(self) -> Memory:
         (few, many), dimension = self.options.memory_clients, min(self.options.sizes)
