@@ -22,7 +22,7 @@ CAUSES: Final[dict[int, str]] = {
     0: "the run ended as planned",
     UNEXPECTED: "an error that nobody foresaw; its traceback is in run.log",
     ConfigError.exit_code: "a setting or a flag cannot work",
-    DataError.exit_code: "the data are missing or unreadable",
+    DataError.exit_code: "the data, or the run looked for, are missing or unreadable",
     BudgetExhausted.exit_code: "the privacy budget does not hold what was asked",
     TooFewSurvivors.exit_code: "too few updates arrived, or found room in the cache",
     TooFewHolders.exit_code: "too few key holders answered",

@@ -14,7 +14,7 @@ import random
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +37,8 @@ class Seen(NamedTuple):
     """The clock before the call; `latest` the clock after it."""
     latest: float
     ttl: float | None = None
+    node: int = 0
+    """Which of the nodes that share the cache called."""
 
 
 class Register(NamedTuple):
@@ -154,14 +156,20 @@ class Load:
     ttls: tuple[float | None, ...] = (None, None, 2.0, 5.0)
     loads: bool = False
     """Whether `get_or_load` is called too."""
+    reads: int = 8
+    """How often a key is read for each four times that one is set."""
+    step: float = 0.25
+    """Seconds that the clock moves with each turn of the first thread."""
 
 
 class Recorder:
-    """A cache whose calls are logged. The log is complete once every thread has ended."""
+    """A cache, as `node` has it, whose calls are logged. The log is complete once every thread has ended."""
 
-    def __init__(self, cache: CacheBackend, clock: FakeClock) -> None:
-        self._cache, self._clock = cache, clock
-        self._order = itertools.count()
+    def __init__(
+        self, cache: CacheBackend, clock: FakeClock, node: int = 0, order: Iterator[int] | None = None
+    ) -> None:
+        self._cache, self._clock, self._node = cache, clock, node
+        self._order = order or itertools.count()
         self.calls: list[Seen] = []
 
     def get(self, key: str) -> None:
@@ -197,23 +205,31 @@ class Recorder:
     def _log(self, kind: str, values: dict[str, object], ttl: float | None, began: tuple[int, float]) -> None:
         latest, (start, earliest) = self._clock.now(), began
         end = next(self._order)
-        self.calls += [Seen(kind, key, value, start, end, earliest, latest, ttl) for key, value in values.items()]
+        self.calls += [
+            Seen(kind, key, value, start, end, earliest, latest, ttl, self._node) for key, value in values.items()
+        ]
 
 
-def hammer(cache: CacheBackend, clock: FakeClock, load: Load | None = None) -> list[Seen]:
-    """Let threads at `cache`, whose clock is `clock`; what each call saw. Raises what a call raised."""
-    load = load or Load()
-    recorder, failed = Recorder(cache, clock), []
+def hammer(
+    cache: CacheBackend, clock: FakeClock, load: Load | None = None, others: Sequence[CacheBackend] = ()
+) -> list[Seen]:
+    """Let threads at `cache`, whose clock is `clock`; what each call saw. Raises what a call raised.
+
+    `others` are the same cache as further nodes have it: each thread goes from node to node, one call at each.
+    """
+    load, order = load or Load(), itertools.count()
+    recorders = [Recorder(one, clock, node, order) for node, one in enumerate((cache, *others))]
+    failed: list[Exception] = []
     together = threading.Barrier(load.threads)
 
     def work(thread: int) -> None:
         try:
             together.wait(30)
-            for turn in _turns(recorder, load, thread):
+            for turn in _turns(recorders, load, thread):
                 turn()
                 # one thread alone moves the clock, so that its steps are not lost
                 if thread == 0:
-                    clock.sleep(0.25)
+                    clock.sleep(load.step)
                     cache.sweep()
         except Exception as error:  # noqa: BLE001 (raised again by the thread that waits)
             failed.append(error)
@@ -232,22 +248,23 @@ def hammer(cache: CacheBackend, clock: FakeClock, load: Load | None = None) -> l
         sys.setswitchinterval(before)
     if failed:
         raise failed[0]
-    return recorder.calls
+    return [call for recorder in recorders for call in recorder.calls]
 
 
-def _turns(recorder: Recorder, load: Load, thread: int) -> Iterator[Callable[[], None]]:
+def _turns(recorders: Sequence[Recorder], load: Load, thread: int) -> Iterator[Callable[[], None]]:
     draws = random.Random(f"{load.seed} {thread}")
     for turn in range(load.turns):
+        recorder = recorders[(thread + turn) % len(recorders)]
         names = [f"key {number}" for number in draws.sample(range(load.keys), 3)]
         values = [_value(name, thread, turn) for name in names]
         ttl = draws.choice(load.ttls)
         calls: list[tuple[int, Callable[[], None]]] = [
-            (8, lambda n=names[0]: recorder.get(n)),
-            (4, lambda n=names[0], v=values[0], t=ttl: recorder.set(n, v, t)),
-            (2, lambda n=names[0]: recorder.delete(n)),
-            (2, lambda n=names: recorder.get_many(n)),
-            (2, lambda n=names, v=values, t=ttl: recorder.set_many(dict(zip(n, v, strict=True)), t)),
-            (4 if load.loads else 0, lambda n=names[0], v=values[0], t=ttl: recorder.load(n, v, t)),
+            (load.reads, lambda r=recorder, n=names[0]: r.get(n)),
+            (4, lambda r=recorder, n=names[0], v=values[0], t=ttl: r.set(n, v, t)),
+            (2, lambda r=recorder, n=names[0]: r.delete(n)),
+            (2, lambda r=recorder, n=names: r.get_many(n)),
+            (2, lambda r=recorder, n=names, v=values, t=ttl: r.set_many(dict(zip(n, v, strict=True)), t)),
+            (4 if load.loads else 0, lambda r=recorder, n=names[0], v=values[0], t=ttl: r.load(n, v, t)),
         ]
         yield draws.choices([call for _, call in calls], [weight for weight, _ in calls])[0]
 

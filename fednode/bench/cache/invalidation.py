@@ -109,9 +109,8 @@ class _Node:
 
     def _deliver(self, keys: int | None) -> None:
         self._directory, parcels = self._directory.offer(self._peers, self._clock.now(), keys)
-        packed = [(self._peers[name], PARCEL + pack(parcel)) for name, parcel in parcels.items()]
-        for peer, data in packed:
-            send(peer, data)
+        for name, parcel in parcels.items():
+            send(self._peers[name], PARCEL + pack(parcel))
         replies = {}
         for name, peer in self._peers.items():
             data = receive(peer)

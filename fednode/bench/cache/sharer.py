@@ -6,7 +6,6 @@ from struct import Struct
 from typing import Final
 
 from fednode.cache.coherence import Copies
-from fednode.cache.coherence.rounds import unpack
 
 PARCEL: Final = b"p"
 ECHO: Final = b"e"
@@ -36,7 +35,7 @@ def serve(peer: socket.socket) -> None:
         if data[:1] == ECHO:
             send(peer, REPLY.pack(ECHO, 0))
             continue
-        copies = copies.take(unpack(data, 1))
+        copies = copies.take(data, 1)
         send(peer, REPLY.pack(PARCEL, copies.number))
 
 

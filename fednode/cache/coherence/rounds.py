@@ -16,6 +16,9 @@ from typing import Final, NamedTuple, Self
 from fednode.errors import PeerFault
 
 _HEAD: Final = Struct("<QIII")
+_HEAD_BYTES: Final = _HEAD.size
+_head: Final = _HEAD.unpack_from
+_read: Final = int.from_bytes
 
 
 def too_old(computed_from: int, current: int, bound: int) -> bool:
@@ -80,7 +83,7 @@ class Standing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RoundDirectory:
     """Who holds which chunk at which version. `lease` is in seconds: a client that is silent for that long is
-    forgotten, and gets everything when it comes back. `made` counts parcels: no number is used twice.
+    forgotten, and gets everything when it comes back. `made` counts offers: no client gets a number twice.
 
     Versions are counters, one a key, kept bit by bit: `planes[i]` has the bits of the keys in whose version bit i is
     set, so a release adds one to any number of versions in a few operations.
@@ -145,21 +148,22 @@ class RoundDirectory:
     def offer(self, clients: Iterable[str], now: float, keys: int | None = None) -> tuple[Self, dict[str, Parcel]]:
         """The next parcel for each of `clients`, about all keys or those whose bits are `keys`; leases start anew.
 
+        Clients of which the same is known get the very same parcel, number and all, so it is packed once.
+
         An earlier parcel that was not acknowledged is void: an acknowledgement of it will change nothing.
         """
         wanted = (1 << len(self.keys)) - 1 if keys is None else keys
-        known: dict[int, tuple[Standing, int, int, int]] = {}
-        standings, numbers, parcels = dict(self.standings), dict(self.numbers), {}
-        made = self.made
+        known: dict[int, tuple[Standing, Parcel]] = {}
+        standings, parcels, made = dict(self.standings), {}, self.made + 1
         for client in clients:
             before = standings.get(client, _UNKNOWN)
             same = known.get(id(before))
             if same is None:
                 after = before.offered(wanted)
-                same = known[id(before)] = after, after.dropping, wanted & before.held, after.parcel
-            made += 1
-            standings[client], numbers[client] = same[0], made
-            parcels[client] = Parcel(made, *same[1:])
+                parcel = Parcel(made, after.dropping, wanted & before.held, after.parcel)
+                same = known[id(before)] = after, parcel
+            standings[client], parcels[client] = same
+        numbers = {**self.numbers, **dict.fromkeys(parcels, made)}
         leases = {**self.leases, **dict.fromkeys(parcels, now + self.lease)}
         return self._with(standings, numbers, leases, made), parcels
 
@@ -237,46 +241,40 @@ class Copies(NamedTuple):
     number: int = 0
     held: int = 0
 
-    def take(self, parcel: Parcel) -> "Copies":
-        """Do what `parcel` says; an older parcel, or the same again, changes nothing.
+    def take(self, data: bytes, start: int = 0) -> "Copies":
+        """Do what the parcel says that `pack` wrote at `start`; an older one, or the same again, changes nothing.
 
-        Raises `PeerFault` ("copy-missing") where a copy that it keeps is not here: the node has to forget this client.
+        Raises `PeerFault`: "malformed" for anything but a parcel, "copy-missing" where a copy that it keeps is not
+        here: the node has to forget this client.
         """
-        if parcel.number <= self.number:
+        newest, held = self
+        first = start + _HEAD_BYTES
+        if len(data) < first:
+            raise PeerFault("malformed", "a parcel is cut off")
+        number, drop, keep, send = _head(data, start)
+        second = first + drop
+        third = second + keep
+        if len(data) != third + send:
+            raise PeerFault("malformed", f"a parcel of {len(data)} bytes is not as long as its sets")
+        if number <= newest:
             return self
-        kept = self.held ^ (self.held & parcel.drop)
-        if parcel.keep & kept != parcel.keep:
-            raise PeerFault("copy-missing", "the node relies on a copy that is not here; it has to send everything")
-        return Copies(parcel.number, kept | parcel.send)
-
-
-def pack(parcel: Parcel) -> bytes:
-    """A parcel in little-endian bytes: its number, the lengths of its three sets, then each set as one integer."""
-    lengths, sets = _packed(parcel[1:])
-    return _HEAD.pack(parcel.number, *lengths) + sets
+        held ^= held & _read(data[first:second], "little")
+        if keep:
+            kept = _read(data[second:third], "little")
+            if kept & held != kept:
+                raise PeerFault("copy-missing", "the node relies on a copy that is not here; it has to send everything")
+        if send:
+            held |= _read(data[third:], "little")
+        # the constructor of a named tuple costs three times as much
+        return Copies._make((number, held))
 
 
 @lru_cache(maxsize=64)
-def _packed(sets: tuple[int, int, int]) -> tuple[tuple[int, ...], bytes]:
-    # most clients of a round are told the same
-    packed = [bits.to_bytes((bits.bit_length() + 7) // 8, "little") for bits in sets]
-    return tuple(map(len, packed)), b"".join(packed)
-
-
-def unpack(data: bytes, start: int = 0) -> Parcel:
-    """The parcel that `pack` wrote at `start`. Raises `PeerFault` ("malformed") for anything else."""
-    if len(data) < start + _HEAD.size:
-        raise PeerFault("malformed", "a parcel is cut off")
-    number, drop, keep, send = _HEAD.unpack_from(data, start)
-    first = start + _HEAD.size
-    second = first + drop
-    third = second + keep
-    if len(data) != third + send:
-        raise PeerFault("malformed", f"a parcel of {len(data)} bytes is not as long as its sets")
-    read = int.from_bytes
-    return Parcel(
-        number, read(data[first:second], "little"), read(data[second:third], "little"), read(data[third:], "little")
-    )
+def pack(parcel: Parcel) -> bytes:
+    """A parcel in little-endian bytes: its number, the lengths of its three sets, then each set as one integer."""
+    # most clients of a round are told the same, in the same parcel
+    sets = [bits.to_bytes((bits.bit_length() + 7) // 8, "little") for bits in parcel[1:]]
+    return _HEAD.pack(parcel.number, *map(len, sets)) + b"".join(sets)
 
 
 def _counted(planes: tuple[int, ...], keys: int) -> tuple[int, ...]:

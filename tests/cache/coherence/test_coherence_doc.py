@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from kit.coherence_instances import INSTANCES, found
+import pytest
+from kit.coherence_instances import INSTANCES, ROUNDS, SLOW, SLOW_ROUNDS, found, rounds_found
 
 DOC = (Path(__file__).resolve().parents[3] / "docs/coherence.md").read_text(encoding="utf-8")
 
@@ -36,11 +37,31 @@ def test_the_agents_table_is_what_the_search_met():
 
 
 def test_the_figures_are_those_of_this_search():
-    written = {
-        name: tuple(int(cell.replace(",", "")) for cell in cells) for name, *cells in rows_of("What the search covers")
-    }
-    covered = {name: found(name) for name in INSTANCES}
-    assert written == {name: (one.states, one.transitions, one.depth) for name, one in covered.items()}
+    assert figures("What the search covers") == {name: three(found(name)) for name in INSTANCES}
+
+
+def figures(heading: str) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(int(cell.replace(",", "")) for cell in cells) for name, *cells in rows_of(heading)}
+
+
+def three(covered) -> tuple[int, int, int]:
+    return covered.states, covered.transitions, covered.depth
+
+
+def test_the_figures_of_rounds_are_those_of_this_search():
+    assert figures("What the search of rounds covers") == {name: three(rounds_found(name)) for name in ROUNDS}
+
+
+def test_every_larger_instance_has_its_figures():
+    assert figures("Larger instances").keys() == {*SLOW, *SLOW_ROUNDS}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("name", [*SLOW, *SLOW_ROUNDS])
+def test_the_figures_of_larger_instances_are_those_of_this_search(name):
+    covered = found(name) if name in SLOW else rounds_found(name)
+    assert figures("Larger instances")[name] == three(covered)
 
 
 def test_the_steps_to_the_planted_faults_are_named():

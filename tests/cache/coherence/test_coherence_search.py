@@ -43,6 +43,7 @@ def test_every_state_keeps_the_invariants_and_every_pending_ends(name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("name", SLOW)
 def test_larger_instances_keep_them_too(name):
     assert found(name).states >= 150_000
