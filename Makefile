@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 TRACE ?=
+SERVER ?= valkey-server
 MAKEFLAGS += --no-print-directory
 
 # of all that pip says: large downloads by the file's own name, and that unpacking begins
@@ -12,12 +13,13 @@ PIP_STEPS := / *Downloading .* MB\)/ { n = split($$2, part, "/"); print "   " pa
 	/^Installing collected packages/ { print "== unpacking " NF - 3 " packages"; fflush() }
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow bench lint check setup clean
+.PHONY: help run test test-slow test-valkey bench lint check setup clean
 
 help:
 	@echo "make run        train on 20 clients and write a report under runs/ (ARGS='--clients 10' for other settings)"
 	@echo "make test       all tests but the slow ones"
 	@echo "make test-slow  the slow ones"
+	@echo "make test-valkey  what needs a cache server, over Valkey (SERVER=valkey-server)"
 	@echo "make bench      measure against limits, PASS or FAIL a row, JSON and plot under bench-results/ (ARGS='--quick')"
 	@echo "make lint       format, lint, types, import layers, house rules"
 	@echo "make check      lint, then test: what must hold before a change lands"
@@ -35,6 +37,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	@echo "== running the slow tests"
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-valkey: $(STAMP)
+	@echo "== running what needs a cache server over $(SERVER)"
+	@FEDNODE_TEST_SERVER=$(SERVER) $(BIN)/python -m pytest $$(grep -rl RedisServer tests --include='test_*.py') $(ARGS)
 
 bench: $(STAMP)
 	@echo "== measuring secure sums, then the cache; keep the machine quiet"

@@ -76,6 +76,11 @@ def test_the_house_command_names_the_file_that_is_not_python(small_project):
         ("run", ".venv/bin/fednode run"),
         ("test", ".venv/bin/python -m pytest"),
         ("test-slow", ".venv/bin/python -m pytest -m slow"),
+        (
+            "test-valkey",
+            "FEDNODE_TEST_SERVER=valkey-server .venv/bin/python -m pytest "
+            "$(grep -rl RedisServer tests --include='test_*.py')",
+        ),
         ("bench", "exit $sums"),
         ("check", "scripts/check"),
         ("lint", "scripts/check format lint types imports house"),

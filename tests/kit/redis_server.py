@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import ipaddress
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,19 +24,24 @@ from fednode.cache.redis_address import RedisAddress, TlsFiles
 
 
 def required() -> str:
-    """The path of redis-server; skips where there is none, fails in CI."""
-    found = shutil.which("redis-server")
+    """The path of redis-server, or of what `FEDNODE_TEST_SERVER` names (valkey-server, say); skips where there is none,
+    fails in CI."""
+    name = os.environ.get("FEDNODE_TEST_SERVER", "redis-server")
+    found = shutil.which(name)
     if found is None:
         say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("redis-server is not installed (Debian: apt-get install redis-server)")
+        say(f"{name} is not installed (Debian: apt-get install {name})")
     assert found is not None
     return found
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, below those that the system gives to connections: none takes it before a server."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class RedisServer:
