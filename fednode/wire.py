@@ -25,6 +25,9 @@ _DIGEST_SIZE = 32
 _HEX = re.compile(r"[0-9a-f]*")
 MAX_HEADER = 1 << 16
 MAX_BODY = 1 << 31
+MAX_VALUES = 1 << 20
+"""Values in one JSON text, counted before it is parsed: each takes some 60 to 100 bytes of memory, but 2 of text."""
+
 MAX_DEPTH = 16
 """Objects and lists inside each other: what was read once must never be too deep to be written or looked at again."""
 
@@ -93,9 +96,13 @@ def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
     return Frame(kind, header, data[start + header_size : -_DIGEST_SIZE])
 
 
-def parse(text: bytes) -> "Fields":
-    """The fields of a canonical JSON object, `MAX_DEPTH` levels at most. Raises `PeerFault("malformed")` on anything
-    else."""
+def parse(text: bytes, most: int = MAX_HEADER) -> "Fields":
+    """The fields of a canonical JSON object of at most `most` bytes, `MAX_VALUES` values and `MAX_DEPTH` levels.
+
+    Raises `PeerFault`: "oversize" before anything is parsed, "malformed" for whatever else is not of this form.
+    """
+    if len(text) > most or sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise PeerFault("oversize", f"{len(text)} bytes of JSON, {most} and {MAX_VALUES} values are my most")
     try:
         value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
         same = isinstance(value, dict) and _is_shallow(value, MAX_DEPTH) and canonical(value) == text

@@ -10,6 +10,7 @@ from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.record import damaged
 from fednode_clients.tasks import (
     KnownTask,
     Schemes,
@@ -140,7 +141,8 @@ class KeyMaker:
         return self.folder.signer.write("update", Topic(spec.task, spec.round, spec.digest()), payload)
 
     def share(self, task: str) -> tuple[KnownTask, HolderShare]:
-        """The task and this holder's share of its key. Raises `PeerFault("unknown-task")` if it never joined."""
+        """The task and this holder's share of its key. Raises `PeerFault`: "unknown-task" if it never joined."""
+        self.folder.require_open(task)
         if task not in self._known:
             kept = self.folder.get(f"share/{task}")
             if kept is None:
@@ -158,6 +160,7 @@ class KeyMaker:
         return self.folder.signer.write(kind, Topic(task), body, about)
 
     def _card(self, task: str) -> TaskCard:
+        self.folder.require_open(task)
         kept = self.folder.get(f"key-card/{task}")
         if kept is None:
             raise PeerFault("unknown-task", f"{self.folder.name} was never asked to commit to {task}")
@@ -173,7 +176,7 @@ def keyed(card: TaskCard, schemes: Schemes) -> KeyedScheme:
 
 
 def _damaged(folder: KeyFolder, task: str) -> StoreError:
-    return StoreError(f"the secret of {task} in {folder.path} is damaged; restore the folder from its backup")
+    return damaged(folder.path, f"the secret of {task} is damaged")
 
 
 def _without_shares(parts: Mapping[str, bytes]) -> dict[str, bytes]:

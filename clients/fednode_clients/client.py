@@ -1,10 +1,10 @@
 """A client: takes a task, judges each round by its own limits, and sends one sealed update a round, the same bytes on
 a retry."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fednode.errors import PeerFault, StoreError, one_line
+from fednode.errors import PeerFault, one_line
 from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic
@@ -15,6 +15,7 @@ from fednode_clients.consent import Limits
 from fednode_clients.copies import Chunks, Copy, CopyRoom
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.private import ClippedSum, add_noise, bound, seal
+from fednode_clients.record import damaged
 from fednode_clients.tasks import KnownTask, Schemes, recalled_task, verified_task
 from fednode_clients.turns import alone
 from fednode_crypto import Rng
@@ -116,9 +117,7 @@ class Client:
         sealed = self.folder.get(f"sealed/{spec.task}")
         joined = [entry for entry in self.folder.recorded() if entry.get("joined") == spec.task]
         if sealed is not None and sealed[:32].hex() not in [entry.get("spec") for entry in joined]:
-            raise StoreError(
-                f"the record of {self.folder.path} does not hold what was sealed; restore it from its backup"
-            )
+            raise damaged(self.folder.path, "the record does not hold what was sealed")
         if any(entry.get("round") == spec.round for entry in joined):
             raise PeerFault(
                 "second-spec", f"I joined round {spec.round} of {spec.task} under another spec or sent it already"
@@ -127,6 +126,7 @@ class Client:
             raise PeerFault(
                 "round-cap", f"{len(joined)} rounds of {spec.task} joined, {self._limits.max_rounds} are my most"
             )
+        _require_later(spec, joined)
         return None
 
     def answer(self, spec: RoundSpec, total: ClippedSum) -> bytes:
@@ -158,7 +158,14 @@ class Client:
         frame = self.folder.signer.write_with("update", topic, sealed.payload, attached).to_bytes()
         # the record first: after a crash in between, the round counts as joined and is never sealed a second time
         del self._agreed[topic.spec]
-        self.folder.record({"joined": spec.task, "round": spec.round, "spec": sealed.spec_digest.hex()})
+        self.folder.record(
+            {
+                "joined": spec.task,
+                "round": spec.round,
+                "version": spec.model_version,
+                "spec": sealed.spec_digest.hex(),
+            }
+        )
         self.folder.put(f"sealed/{spec.task}", sealed.spec_digest + frame)
         return frame
 
@@ -167,12 +174,28 @@ class Client:
         return refusal(self.folder, Topic(spec.task, spec.round, spec.digest()), fault)
 
     def _task(self, task: str) -> tuple[KnownTask, Sealer]:
+        self.folder.require_open(task)
         if task not in self._known:
             self._remember(recalled_task(self.folder, self._schemes, task))
         return self._known[task]
 
     def _remember(self, known: KnownTask) -> None:
         self._known[known.card.task] = (known, known.scheme.sealer(known.card.sum_params, known.key))
+
+
+def _require_later(spec: RoundSpec, joined: Iterable[Mapping[str, object]]) -> None:
+    """Return if round and model version are no earlier than in any round joined before.
+
+    Both are the node's word, but the same word to all who join: whoever sets one back for somebody left behind is
+    refused by those who went on. Raises `PeerFault("past-round")`.
+    """
+    for entry in joined:
+        number, version = int(str(entry["round"])), int(str(entry.get("version", 0)))
+        if number > spec.round or version > spec.model_version:
+            raise PeerFault(
+                "past-round",
+                f"round {spec.round} with model {spec.model_version}, I joined round {number} with model {version}",
+            )
 
 
 def refusal(folder: KeyFolder, topic: Topic, fault: PeerFault) -> bytes:

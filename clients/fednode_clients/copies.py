@@ -27,12 +27,13 @@ Chunks: TypeAlias = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A whole model whose digest is that of `basis`, checked in the round of `task` whose spec has the digest `spec`.
+    """A whole model whose digest is that of `basis`, checked in the `round` of `task` whose spec has the digest `spec`.
 
     Arrays are float32, read-only.
     """
 
     task: str
+    round: int
     spec: bytes
     basis: Basis
     outline: Outline
@@ -81,7 +82,7 @@ class CopyRoom:
                 raise PeerFault("another-model", "the arrays are not those that the round names")
             raise PeerFault("missing-chunks", "what was sent does not make the round's model with what I hold")
         basis = Basis(spec.model_version, spec.model_digest)
-        copy = Copy(spec.task, spec.digest(), basis, outline, arrays)
+        copy = Copy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
         self._keep(copy, spec.terms.staleness)
         return copy
 
@@ -101,6 +102,7 @@ class CopyRoom:
         self._on_disk = None
         header = {
             "task": copy.task,
+            "round": copy.round,
             "spec": copy.spec.hex(),
             "version": copy.basis.version,
             "digest": copy.basis.digest.hex(),
@@ -152,10 +154,10 @@ class CopyRoom:
             chunks = {name: np.frombuffer(data, "<f4") for name, data in found.items() if data is not None}
             _check(outline, chunks)
             arrays = _assembled(outline, chunks, {})
-            spec = fields.octets("spec", 32)
+            spec, number = fields.octets("spec", 32), fields.integer("round", 0, 1 << 62)
         except (PeerFault, ValueError):
             return None
-        return Copy(task, spec, basis, outline, arrays) if outline.digest(arrays) == basis.digest else None
+        return Copy(task, number, spec, basis, outline, arrays) if outline.digest(arrays) == basis.digest else None
 
 
 def _check(outline: Outline, chunks: Chunks) -> None:
@@ -203,8 +205,10 @@ def _may_lag(held: Copy, card: TaskCard, spec: RoundSpec, parts: Mapping[str, by
     """Whether the task lets this client train from an older copy, and holders vouch that it was not its alone.
 
     Without their word a node could name a model of its own making to one client, and have its update counted in a
-    later round that everybody joins.
+    later round that everybody joins. Versions are the node's word; a round is opened once, so no more models came out
+    since than there were rounds.
     """
-    if not 0 < spec.model_version - held.basis.version <= spec.terms.staleness:
+    most = spec.terms.staleness
+    if not (0 < spec.model_version - held.basis.version <= most and 0 < spec.round - held.round <= most):
         return False
     return len(opened_by(parts, card.cohort, spec.task, held.spec)) >= spec.sum_params.threshold

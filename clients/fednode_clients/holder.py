@@ -7,7 +7,7 @@ forgets nothing.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import PeerFault
 from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import (
@@ -23,13 +23,12 @@ from fednode.wire import canonical, digest, split_parts
 from fednode_clients.ceremony import KeyMaker, keyed
 from fednode_clients.consent import Limits
 from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.record import damaged
 from fednode_clients.rosters import check_roster
 from fednode_clients.shares import BoxRoom
 from fednode_clients.tasks import KnownTask, Schemes, recalled_task, verified_task
 from fednode_clients.turns import alone
 from fednode_crypto import Rng, Tampered
-
-_MOST_BOXES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,9 @@ class Holder:
             raise PeerFault("unexpected", f"a holder does not know {kind[:32]!r}")
         # whoever asks two things at once is answered as if one had come after the other
         with alone(self.folder):
+            if kind != "close":
+                # a record that was lost must not be found out at the last step only; destroying a key is always right
+                self.folder.recorded()
             return steps[kind](frame)
 
     # --- boxed shares
@@ -126,7 +128,7 @@ class Holder:
         """Keep this round's boxes, and name the clients whose box is no good. Raises `PeerFault` as `open` does."""
         spec, parts = read_spec("boxes", frame)
         known, heads = self._believed(spec, parts)
-        boxes = split_parts(parts.get("boxes", b""), _MOST_BOXES)
+        boxes = split_parts(parts.get("boxes", b""), known.card.sum_params.summands)
         struck = self._room.take(known, spec, heads, boxes)
         topic = Topic(spec.task, spec.round, spec.digest())
         about = {"roster": digest("roster", parts["roster"]).hex()}
@@ -193,7 +195,7 @@ class Holder:
         known.check(spec)
         if "roster" not in parts:
             raise PeerFault("bad-request", "there is no roster")
-        heads = read_roster(parts["roster"])
+        heads = read_roster(parts["roster"], known.card.sum_params.summands)
         check_roster(known, self._limits, spec, heads)
         return known, heads
 
@@ -227,9 +229,7 @@ class Holder:
         kept = self.folder.get(f"answer/{opening.task}") or b""
         opened = self._opened(opening.task)
         if kept and int.from_bytes(kept[:8], "little") not in [entry.get("round") for entry in opened]:
-            raise StoreError(
-                f"the record of {self.folder.path} does not hold what was answered; restore it from its backup"
-            )
+            raise damaged(self.folder.path, "the record does not hold what was answered")
         for entry in opened:
             if entry.get("round") == opening.round:
                 if entry == opening.entry() and kept[:72] == _label(opening.round) + opening.request + opening.roster:
@@ -251,6 +251,7 @@ class Holder:
             )
 
     def _task(self, task: str) -> KnownTask:
+        self.folder.require_open(task)
         if task not in self._known:
             self._known[task] = recalled_task(self.folder, self._schemes, task)
         return self._known[task]

@@ -4,7 +4,9 @@
     enrolment.pub   the enrolment key's public half       the trust root: nothing else says who is in a cohort
     state/          small files by name                   shares of joint keys, answers, sealed updates
     tasks/          an empty file for each task           how many this member has taken: names come from the node
-    record.jsonl    one line for every round joined or opened, fsynced before the answer leaves
+    retired/        an empty file for each closed task    nothing of it is answered any more (`retiring`)
+    record.jsonl    one line for every round joined, confirmed or opened, fsynced before the answer leaves; its head
+                    is in state/ (`record`)
 
 The folder is 0700. Nothing of it ever goes into Flower's context.
 """
@@ -19,10 +21,13 @@ from fednode.files import append_line, write_whole
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
 from fednode.wire import canonical, digest
+from fednode_clients.record import RECORD_FILE, RECORD_HEAD, damaged, entries_of, head_of, lags, whole_lines
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
 
 PUBLIC_FILE: Final = "enrolment.pub"
+TASKS: Final = "tasks"
+RETIRED: Final = "retired"
 PUBLIC_KIND: Final = "fednode-enrolment-public-1"
 SECRET_KIND: Final = "fednode-enrolment-secret-1"  # noqa: S105 (the name of a kind, no secret)
 """First words of the two enrolment files. Both hold 64 hexadecimal digits: without a kind they would look the same."""
@@ -95,7 +100,8 @@ class KeyFolder:
         except (OSError, ValueError, KeyError, TypeError, CryptoError) as error:
             # the text of the fault may hold a part of a key: it is not passed on
             raise ConfigError(
-                f"the keys in {path} cannot be read; restore the folder from its backup"
+                f"the keys in {path} cannot be read; put identity.json and {PUBLIC_FILE} back from a copy, never "
+                f"{RECORD_FILE} or state/, and run `fednode keys retire {path}`"
             ) from error.with_traceback(None)
         return KeyFolder(path, name, keys, read_enrolment_public(path / PUBLIC_FILE))
 
@@ -115,7 +121,12 @@ class KeyFolder:
 
     def put(self, name: str, data: bytes) -> None:
         """Store `data` under `name`, whole or not at all, before returning. Raises `StoreError`."""
-        write_whole(self._file(name), data, 0o600)
+        file = self._file(name)
+        try:
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"could not make {file.parent}: {error.strerror}; make the folder writable") from error
+        write_whole(file, data, 0o600)
 
     def get(self, name: str) -> bytes | None:
         """What was stored under `name`, or None."""
@@ -138,54 +149,87 @@ class KeyFolder:
 
         Call it before the first thing of a task is kept. Raises `PeerFault("task-cap")`, `StoreError`.
         """
-        tasks = self.path / "tasks"
-        mark = tasks / _hashed(task)
+        tasks = self.path / TASKS
+        mark = tasks / hashed(task)
         if mark.exists():
             return
         try:
             tasks.mkdir(mode=0o700, exist_ok=True)
-            taken = _count(tasks)
+            taken = len(marks(tasks))
             if taken < most:
                 write_whole(mark, b"", 0o600)
                 # counted again: another process may have come in between, and neither overlooks the other
-                if _count(tasks) <= most:
+                if len(marks(tasks)) <= most:
                     return
                 mark.unlink()
         except OSError as error:
             raise StoreError(f"could not count the tasks in {tasks}: {error.strerror}; make it writable") from error
         raise PeerFault("task-cap", f"{taken} tasks taken, {most} are my most")
 
+    def require_open(self, task: str) -> None:
+        """Return if `task` was not closed here for good. Raises `PeerFault("retired")`, `StoreError`."""
+        try:
+            closed = (self.path / RETIRED / hashed(task)).exists()
+        except OSError as error:
+            raise StoreError(f"could not look into {self.path / RETIRED}: {error.strerror}") from error
+        if closed:
+            raise PeerFault("retired", f"{self.name} takes no part in {task} any more")
+
     def record(self, entry: Mapping[str, object]) -> None:
-        """Add a line to the record and fsync. Raises `StoreError`; the line is then not there."""
-        path = self.path / "record.jsonl"
-        _cut_torn_line(path)
-        append_line(path, canonical(entry))
+        """Add a line to the record and fsync, then its head.
+
+        Raises `StoreError`; the line may then be there all the same: it counts, though nothing was answered for it.
+        """
+        lines, behind = self._lines()
+        if behind:
+            self.put(RECORD_HEAD, head_of(lines))
+        line = canonical(entry)
+        append_line(self.path / RECORD_FILE, line)
+        self.put(RECORD_HEAD, head_of(lines + line + b"\n"))
 
     def recorded(self) -> list[dict[str, object]]:
-        """Every line of the record. A last line without its end was never acknowledged and does not count."""
+        """Every line of the record. A last line without its end was never acknowledged and does not count.
+
+        Raises `StoreError` if it cannot be read, or does not fit its head: lines are gone.
+        """
+        entries = entries_of(self._lines()[0])
+        if entries is None:
+            raise damaged(self.path, f"{RECORD_FILE} is damaged")
+        return entries
+
+    def _lines(self) -> tuple[bytes, bool]:
+        """The record, and whether its head is one line behind."""
+        head, again = self.get(RECORD_HEAD), None
+        while True:
+            lines, again = whole_lines(self._record_bytes()), self.get(RECORD_HEAD)
+            # else another process added a line in between
+            if again == head:
+                break
+            head = again
+        behind = lags(head, lines)
+        if behind is None:
+            raise damaged(self.path, f"{RECORD_FILE} and state/ do not fit together")
+        return lines, behind
+
+    def _record_bytes(self) -> bytes:
         try:
-            data = (self.path / "record.jsonl").read_bytes()
+            return (self.path / RECORD_FILE).read_bytes()
         except FileNotFoundError:
-            return []
+            return b""
         except OSError as error:
-            raise StoreError(f"could not read {self.path / 'record.jsonl'}: {error.strerror}") from error
-        try:
-            return [json.loads(line) for line in data.split(b"\n")[:-1]]
-        except ValueError as error:
-            raise StoreError(
-                f"{self.path / 'record.jsonl'} is damaged; this member must not answer until it is restored"
-            ) from error
+            raise StoreError(f"could not read {self.path / RECORD_FILE}: {error.strerror}") from error
 
     def _file(self, name: str) -> Path:
-        return self.path / "state" / _hashed(name)
+        return self.path / "state" / hashed(name)
 
 
-def _count(tasks: Path) -> int:
+def marks(folder: Path) -> set[str]:
+    """The marks in a folder of them; none where there is no folder. Raises `OSError`."""
     # a mark that is being written has a name that begins with a dot
-    return sum(not path.name.startswith(".") for path in tasks.iterdir())
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.exists() else set()
 
 
-def _hashed(name: str) -> str:
+def hashed(name: str) -> str:
     """A file's name, which no name from outside can lead out of its folder."""
     return digest("key-folder", name.encode("utf-8")).hex()[:40]
 
@@ -214,17 +258,3 @@ def read_enrolment_public(file: Path) -> VerifyKey:
         raise ConfigError(
             f"{file} does not hold the public half of an enrolment key; ask whoever enrols for {PUBLIC_FILE}"
         ) from None
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Take away a last line that a crash left without its end, so that the next one does not grow out of it."""
-    try:
-        with path.open("r+b") as file:
-            data = file.read()
-            whole = data.rfind(b"\n") + 1
-            if whole < len(data):
-                file.truncate(whole)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"could not mend {path}: {error.strerror}") from error

@@ -121,13 +121,13 @@ class Parts:
 
 def topic_of(frame: bytes) -> Topic:
     """What a request is about, so that a refusal of it can be told from others; "unreadable" if nobody can say."""
-    kind = frame_kind(frame)
     try:
+        kind = frame_kind(frame)
         if kind in ("round", "boxes", "confirm", "open", "key-check"):
             spec, _ = read_spec(kind, frame)
             return Topic(spec.task, spec.round, spec.digest())
         return Topic(read_ask(kind, frame)[0])
-    except PeerFault:
+    except (PeerFault, MemoryError):
         return Topic("unreadable")
 
 
@@ -142,6 +142,16 @@ def storage_fault(error: StoreError) -> PeerFault:
     return PeerFault(
         "member-storage", f"the member's disk or key folder failed: {reason or 'what it holds is damaged'}; see its log"
     )
+
+
+def own_fault(error: PeerFault | StoreError | MemoryError) -> PeerFault:
+    """Why a member refuses, as it may be told: the fault itself, "member-storage" or "member-memory"."""
+    if isinstance(error, PeerFault):
+        return error
+    if isinstance(error, StoreError):
+        return storage_fault(error)
+    log.warning("refused, since this member has not the memory for what was asked")
+    return PeerFault("member-memory", "the member has not the memory for what was asked")
 
 
 class Members:
@@ -171,8 +181,8 @@ class Members:
     def query(self, place: Place, frame: bytes, kind: str) -> bytes:
         """The answer to a query, or a signed refusal with its reason; never an exception for what a peer did.
 
-        What the member's own disk does not take is refused too, as "member-storage". Raises `ConfigError` if there is
-        no key folder to sign with.
+        What the member's own disk or memory does not take is refused too, as "member-storage" or "member-memory".
+        Raises `ConfigError` if there is no key folder to sign with.
         """
         folder = KeyFolder.open(self._parts.folder(place))
         try:
@@ -181,10 +191,10 @@ class Members:
             if kind == "task" and role_in(frame, folder.name) == "client":
                 return self.client(place).take_task(frame).to_bytes()
             return self.holder(place).handle(frame).to_bytes()
-        except PeerFault as fault:
-            return refusal(folder, topic_of(frame), fault)
-        except StoreError as error:
-            return refusal(folder, topic_of(frame), storage_fault(error))
+        except (PeerFault, StoreError, MemoryError) as error:
+            fault = own_fault(error)
+        # past the except clause: what the error held on to is free again
+        return refusal(folder, topic_of(frame), fault)
 
     def _limits(self, place: Place) -> Limits:
         """The member's own limits: its node's configuration sets them, a run's configuration can only narrow them."""

@@ -27,22 +27,26 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
 from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.client import refusal
 from fednode_clients.copies import Copy
 from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.membership import Members, Parts, Place, storage_fault, topic_of
+from fednode_clients.membership import Members, Parts, Place, own_fault, topic_of
 from fednode_clients.private import ClippedSum
-from fednode_crypto import CryptoError
 
 log = logging.getLogger("fednode.clients")
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
 _SUM, _TERMS = "gradient-sum", "terms"
+_MACHINES: tuple[type[Exception], ...] = (OSError, MemoryError, ImportError, StoreError, ConfigError)
+"""Errors of the machine that a member runs on: that there was one may be told, whatever the data are."""
+
+_TO_TELL = frozenset({"malformed", "wrong-shape"})
+"""Reasons of a training function that does not know the model it was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,6 @@ class _Reported:
     """What the wrapped function returned, read back."""
 
     vector: NDArray[np.float64] = field(repr=False)
-    records: int
     clip: float
 
 
@@ -62,7 +65,7 @@ def privacy_mods(parts: Parts | None = None) -> list[Mod]:
 
 def consent(members: Members) -> Mod:
     """A mod that answers a round this member does not join with a signed refusal, and a repeated one with the same
-    bytes. What its own disk does not take is refused too, as "member-storage"."""
+    bytes. What its own disk or memory does not take is refused too, as "member-storage" or "member-memory"."""
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         client, frame = members.client(place_of(context)), b""
@@ -71,8 +74,8 @@ def consent(members: Members) -> Mod:
             spec, parts = read_spec("round", frame)
             chunks = arrays_of(message.content, CHUNKS) if CHUNKS in message.content else {}
             joined = client.join(spec, parts, chunks)
-        except (PeerFault, StoreError) as error:
-            return _refused(message, client.folder, frame, error)
+        except (PeerFault, StoreError, MemoryError) as error:
+            return _refused(message, client.folder, frame, own_fault(error))
         if isinstance(joined, bytes):
             return Message(to_content(joined), reply_to=message)
         _show(message, joined)
@@ -97,9 +100,8 @@ def _frame(message: Message) -> bytes:
     return frame_of(message.content)
 
 
-def _refused(message: Message, folder: KeyFolder, frame: bytes, error: PeerFault | StoreError) -> Message:
+def _refused(message: Message, folder: KeyFolder, frame: bytes, fault: PeerFault) -> Message:
     """A signed refusal of whatever this frame is about."""
-    fault = storage_fault(error) if isinstance(error, StoreError) else error
     return Message(to_content(refusal(folder, topic_of(frame), fault)), reply_to=message)
 
 
@@ -112,7 +114,10 @@ def _show(message: Message, copy: Copy) -> None:
 
 
 def sealing(members: Members) -> Mod:
-    """A mod that turns a clipped sum into a sealed update; anything else becomes a refusal, and never travels."""
+    """A mod that turns a clipped sum into a sealed update; anything else becomes a refusal, and never travels.
+
+    What a refusal says of training is chosen from fixed words: an error's own may hold what is being trained on.
+    """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         client, frame = members.client(place_of(context)), b""
@@ -120,28 +125,38 @@ def sealing(members: Members) -> Mod:
             frame = _frame(message)
             spec, _ = read_spec("round", frame)
             layout = Layout.of(arrays_of(message.content))
+        except (PeerFault, MemoryError) as error:
+            return _refused(message, client.folder, frame, own_fault(error))
+        except ValueError:
+            return _refused(message, client.folder, frame, PeerFault("wrong-shape", "the model is not one of floats"))
+        try:
             reply = call_next(message, context)
-        except PeerFault as fault:
-            return _refused(message, client.folder, frame, fault)
         except Exception as error:
-            # the words of an error in training may hold what is being trained on: they stay here
             log.exception("training failed")
-            return _refused(message, client.folder, frame, PeerFault("training-failed", _kind_of(error)))
+            return _refused(message, client.folder, frame, _told(error))
         try:
             update = client.answer(spec, read_sum(reply, layout))
-        except (PeerFault, StoreError) as error:
-            return _refused(message, client.folder, frame, error)
-        except (ValueError, CryptoError) as error:
-            return _refused(message, client.folder, frame, PeerFault("bad-update", str(error)))
+        except (PeerFault, StoreError, MemoryError) as error:
+            return _refused(message, client.folder, frame, own_fault(error))
+        except Exception:
+            log.exception("what training gave cannot be sealed")
+            fault = PeerFault("bad-update", "the training function gave no clipped sum; see this member's log")
+            return _refused(message, client.folder, frame, fault)
         return Message(to_content(update), reply_to=message)
 
     return mod
 
 
-def _kind_of(error: Exception) -> str:
-    """An error by its type; one of the operating system by its number too, in the system's words and no other."""
+def _told(error: Exception) -> PeerFault:
+    """What may be told of an error in training: that of the machine by its kind, one of the operating system by its
+    number too, in the system's words; of any other, that there was one."""
+    if isinstance(error, PeerFault) and error.reason in _TO_TELL:
+        return PeerFault(error.reason, "the training function does not take this model; see this member's log")
+    kind = next((kind.__name__ for kind in _MACHINES if isinstance(error, kind)), None)
+    if kind is None:
+        return PeerFault("training-failed", "the training function raised an error; see this member's log")
     number = error.errno if isinstance(error, OSError) else None
-    return type(error).__name__ + (f": {os.strerror(number)}" if isinstance(number, int) else "")
+    return PeerFault("training-failed", kind + (f": {os.strerror(number)}" if isinstance(number, int) else ""))
 
 
 def clip_of(message: Message) -> float:
@@ -160,24 +175,28 @@ def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -
         name: piece.reshape(shape)
         for name, shape, piece in zip(layout.names, layout.shapes, np.split(total.vector, ends), strict=True)
     }
-    return RecordDict({_SUM: to_arrays(pieces), "count": MetricRecord({"records": total.records, "clip": total.clip})})
+    return RecordDict({_SUM: to_arrays(pieces), "count": MetricRecord({"clip": total.clip})})
 
 
 def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     """The clipped sum in a training function's reply.
 
-    Raises `PeerFault`: "bad-update", "malformed" or "wrong-shape"; `ValueError` for an array that is not of floats.
+    Raises `PeerFault`: "bad-update", "malformed" or "wrong-shape", in words that do not depend on what was returned;
+    `ValueError` for an array or a clip that is not of floats. How many records there were is not read.
     """
     if not isinstance(reply, Message) or not reply.has_content():
         raise PeerFault("bad-update", "the training function ended with an error")
     count = reply.content.get("count")
-    if not isinstance(count, MetricRecord) or not {"records", "clip"} <= set(count):
-        raise PeerFault("malformed", "the training function returned no count of records and no clip")
+    if not isinstance(count, MetricRecord) or "clip" not in count:
+        raise PeerFault("malformed", "the training function returned no clip")
+    clip = count["clip"]
+    if not isinstance(clip, float | int):
+        raise ValueError("the clip is not a number")
     arrays = arrays_of(reply.content, _SUM)
     if Layout.of(arrays) != layout:
         raise PeerFault("wrong-shape", "the training function returned other arrays than the model's")
     vector = layout.flatten(arrays)
-    return _Reported(vector, int(str(count["records"])), float(str(count["clip"])))
+    return _Reported(vector, float(clip))
 
 
 def place_of(context: Context) -> Place:

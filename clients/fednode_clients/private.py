@@ -28,11 +28,6 @@ class ClippedSum(Protocol):
         ...
 
     @property
-    def records(self) -> int:
-        """How many records are in it."""
-        ...
-
-    @property
     def clip(self) -> float:
         """The L2 bound of one record."""
         ...

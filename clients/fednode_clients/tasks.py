@@ -14,7 +14,6 @@ from fednode_crypto import CryptoError, KeyedScheme, SumScheme, WrongParameters
 from fednode_crypto.scheme import JointKey
 
 _MAX_PARTS = 64
-_LARGEST_COHORT_FILE = 1 << 25
 _LARGEST_PAYLOAD = 1 << 30
 Schemes = Callable[[str], SumScheme]
 """The secure sum of a name; raises `WrongParameters` for a name it does not know."""
@@ -52,10 +51,10 @@ def key_context(card: TaskCard) -> bytes:
 def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tuple[TaskCard, Member]:
     """The card, its cohort checked against the folder's own enrolment key, and this member in it.
 
-    Raises `PeerFault`: "malformed", "unknown-cohort", or "not-enrolled" if the cohort has other keys under this name.
+    Raises `PeerFault`: what `TaskCard.from_parts` raises, "oversize", "retired", "unknown-cohort", or "not-enrolled" if
+    the cohort has other keys under this name.
     """
-    if len(parts.get("cohort", b"")) > _LARGEST_COHORT_FILE:
-        raise PeerFault("oversize", f"a cohort of {len(parts['cohort'])} bytes, {_LARGEST_COHORT_FILE} are my most")
+    folder.require_open(task)
     card = TaskCard.from_parts(task, parts)
     if card.sum_params.payload_bytes > _LARGEST_PAYLOAD:
         raise PeerFault("oversize", f"updates of {card.sum_params.payload_bytes} bytes, {_LARGEST_PAYLOAD} are my most")

@@ -91,6 +91,25 @@ def enrol_command(
     typer.echo(f"{out}: {clients}, {holders}, digest {cohort.digest().hex()}")
 
 
+@keys_app.command("retire")
+def retire_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="NAME", help="A task to close too; repeat the flag.")
+    ] = None,
+) -> None:
+    """Close every task that a member's key folder knows, for good: it refuses them ever after.
+
+    For a folder whose record is damaged, that was copied, or that was put back from a backup. What it took since that
+    backup it does not know: name those tasks with --task. New tasks can be taken.
+    """
+    from fednode_clients.keyfolder import KeyFolder
+    from fednode_clients.retiring import retire
+
+    closed = retire(KeyFolder.open(folder), task or ())
+    typer.echo(f"{folder}: {plural(closed, 'task')} closed for good")
+
+
 @keys_app.command("show")
 def show_command(
     place: Annotated[Path, typer.Argument(metavar="PLACE")],

@@ -87,7 +87,7 @@ def read_checked(reply: Reply, request: BoxRequest, task: Task) -> tuple[str, ..
     about = envelope.about.only("roster")
     if (envelope.head.spec, about.octets("roster", 32)) != (request.spec, request.roster):
         raise PeerFault("another-request", "the answer is about other boxes")
-    struck: Fields = parse(envelope.body).only("struck")
+    struck: Fields = parse(envelope.body, _MOST_STRUCK).only("struck")
     names = struck.raw()["struck"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise PeerFault("malformed", "the struck clients are not a list of names")

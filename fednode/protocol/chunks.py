@@ -20,6 +20,9 @@ CHUNK_VALUES: Final = 1 << 18
 """Values in a full chunk: 1 MiB as the float32 that travel."""
 
 MAX_MODEL_VALUES: Final = 1 << 31
+MAX_OUTLINE: Final = 1 << 24
+"""Bytes of names and shapes."""
+
 _MAX_ARRAYS, _MAX_NAME, _MAX_DIMENSIONS = 1 << 16, 256, 32
 
 
@@ -85,8 +88,9 @@ class Outline:
 
     @staticmethod
     def from_bytes(data: bytes) -> "Outline":
-        """An outline from untrusted bytes; nothing is allocated on its word. Raises `PeerFault("malformed")`."""
-        fields = parse(data).only("trained", "frozen")
+        """An outline from untrusted bytes; nothing is allocated on its word. Raises `PeerFault`: "oversize" for more
+        than `MAX_OUTLINE` bytes, "malformed"."""
+        fields = parse(data, MAX_OUTLINE).only("trained", "frozen")
         try:
             return Outline(_layout(fields.rows("trained", _MAX_ARRAYS)), _layout(fields.rows("frozen", _MAX_ARRAYS)))
         except ValueError as error:

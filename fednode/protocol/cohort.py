@@ -19,6 +19,9 @@ from fednode_crypto.identity import BoxPublicKey, SigningKey, VerifyKey
 
 Role = Literal["client", "holder"]
 MAX_MEMBERS = 100_000
+MAX_COHORT = 1 << 25
+"""Bytes of a cohort file: as many members as there may be, each with the longest name."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _DOMAIN = b"cohort"
 
@@ -125,8 +128,9 @@ class Cohort:
 
     @staticmethod
     def from_bytes(data: bytes) -> "Cohort":
-        """The cohort in a file or a message, its signature not yet checked. Raises `PeerFault("malformed")`."""
-        fields = parse(data.strip()).only("format", "members", "signature")
+        """The cohort in a file or a message, its signature not yet checked. Raises `PeerFault`: "oversize" for more
+        than `MAX_COHORT` bytes, "malformed"."""
+        fields = parse(data.strip(), MAX_COHORT).only("format", "members", "signature")
         if fields.text("format") != "fednode-cohort-1":
             raise PeerFault("malformed", "not a FedNode cohort file")
         members = tuple(Member.from_fields(row) for row in fields.rows("members", MAX_MEMBERS))

@@ -16,6 +16,9 @@ from fednode_crypto.errors import BadSignature
 from fednode_crypto.identity import SigningKey
 
 NO_SPEC = bytes(32)
+MAX_SIGNED = 1 << 16
+"""Bytes of a head with its signature."""
+
 _DOMAIN = b"envelope"
 _ATTACHED, _MARK, _MOST_ATTACHED = "attached", "+", 16
 _HEAD = ("kind", "sender", "task", "round", "spec", "about", "size", "sha256")
@@ -54,12 +57,17 @@ class Head:
 
         An update says nothing of itself but what is attached: a head is passed on to every holder, so it stays small.
         """
-        return set(self.about) <= {_ATTACHED} and (self.kind, self.task, self.round, self.spec) == (
+        return self.terse and (self.kind, self.task, self.round, self.spec) == (
             "update",
             topic.task,
             topic.round,
             topic.spec,
         )
+
+    @property
+    def terse(self) -> bool:
+        """Whether it says nothing of its own but what is attached."""
+        return set(self.about) <= {_ATTACHED}
 
     def attached(self) -> dict[str, bytes]:
         """The SHA-256 of each attachment, by name. Raises `PeerFault("malformed")`."""
@@ -96,9 +104,9 @@ class Signed:
         return self.signature + self.head.to_bytes()
 
     @staticmethod
-    def from_bytes(data: bytes) -> "Signed":
-        """The inverse of `to_bytes`. Raises `PeerFault("malformed")`."""
-        if not 64 < len(data) <= 1 << 16:
+    def from_bytes(data: bytes, most: int = MAX_SIGNED) -> "Signed":
+        """The inverse of `to_bytes`, for `most` bytes. Raises `PeerFault("malformed")`."""
+        if not 64 < len(data) <= most:
             raise PeerFault("malformed", "no signed head has this size")
         return Signed(Head.from_bytes(data[64:]), data[:64])
 

@@ -18,19 +18,42 @@ Any of them may be answered by a `refusal` with a reason.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from fednode.errors import PeerFault
-from fednode.protocol.cohort import Cohort
+from fednode.protocol.cohort import MAX_COHORT, Cohort
 from fednode.protocol.envelope import Envelope, Signed
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import Frame, canonical, digest, join_parts, pack, parse, split_parts, unpack
 from fednode_crypto import SumParams, WrongParameters
+from fednode_crypto.params import LARGEST_COHORT
 
 MAX_KEY_PART = 1 << 22
 """Bytes that one holder's part of a joint key, or one boxed share, may take."""
 
 MAX_REQUEST = 1 << 30
-MAX_PARTS = 1 << 17
+_MOST: Final[Mapping[str, int]] = {
+    "key-commit": MAX_COHORT + (1 << 17),
+    "key-reveal": 1 << 26,
+    "key-join": 1 << 27,
+    "task": 1 << 27,
+    "round": 1 << 25,
+    "boxes": MAX_REQUEST,
+    "confirm": 1 << 29,
+    "open": MAX_REQUEST,
+}
+"""Bytes of each kind of request, for the largest cohort, model and sum that there may be."""
+
+_SMALL: Final = 1 << 16
+"""Bytes of any other kind: what it says stands in its header."""
+
+MAX_PARTS = 64
+"""Parts of a request: a few for each of at most 10 holders."""
+
+MAX_UPDATE_HEAD = 1 << 12
+"""Bytes of an update's head with its signature, as it stands in a roster."""
+
+_LEAST_HEAD = 64
 _POINT = re.compile(r"[1-9][0-9]{0,2}")
 
 
@@ -52,7 +75,10 @@ class TaskCard:
 
     @staticmethod
     def from_parts(task: str, parts: Mapping[str, bytes]) -> "TaskCard":
-        """A card from untrusted parts; the cohort's signature is not checked yet. Raises `PeerFault("malformed")`."""
+        """A card from untrusted parts; the cohort's signature is not checked yet.
+
+        Raises `PeerFault`: "oversize" before anything is parsed, "malformed".
+        """
         if not {"cohort", "params"} <= set(parts):
             raise PeerFault("malformed", "a task comes with a cohort and sum parameters")
         try:
@@ -134,7 +160,7 @@ def ask_frame(kind: str, task: str, parts: Mapping[str, bytes] | None = None) ->
 
 def read_ask(kind: str, data: bytes) -> tuple[str, dict[str, bytes]]:
     """Task name and parts of a request without a spec. Raises `PeerFault`."""
-    frame = unpack(kind, data, MAX_REQUEST)
+    frame = unpack(kind, data, _MOST.get(kind, _SMALL))
     return frame.header.only("task").text("task"), split_parts(frame.body, MAX_PARTS)
 
 
@@ -177,7 +203,7 @@ def spec_frame(kind: str, spec: RoundSpec, parts: Mapping[str, bytes] | None = N
 
 def read_spec(kind: str, data: bytes) -> tuple[RoundSpec, dict[str, bytes]]:
     """Spec and parts of a request about a round. Raises `PeerFault`."""
-    frame: Frame = unpack(kind, data, MAX_REQUEST)
+    frame: Frame = unpack(kind, data, _MOST.get(kind, _SMALL))
     return RoundSpec.from_fields(frame.header), split_parts(frame.body, MAX_PARTS)
 
 
@@ -195,6 +221,21 @@ def roster_part(updates: Iterable[Signed]) -> bytes:
     return join_parts(heads)
 
 
-def read_roster(data: bytes) -> tuple[Signed, ...]:
-    """Signed heads from untrusted bytes; no signature is checked yet. Raises `PeerFault("malformed")`."""
-    return tuple(Signed.from_bytes(head) for head in split_parts(data, MAX_PARTS).values())
+def read_roster(data: bytes, most: int = LARGEST_COHORT) -> tuple[Signed, ...]:
+    """At most `most` signed heads of updates from untrusted bytes; no signature is checked yet.
+
+    Raises `PeerFault`: "too-many" before any is parsed, "malformed" for the first that says what no update does.
+    """
+    count = int.from_bytes(data[:4], "little")
+    if most < count <= len(data) // _LEAST_HEAD:
+        raise PeerFault("too-many", f"{count} updates, the sum has room for {most}")
+    return tuple(map(_update_head, split_parts(data, most).values()))
+
+
+def _update_head(data: bytes) -> Signed:
+    """A head that takes little more memory than its bytes: nothing in it but the hashes of what is attached."""
+    signed = Signed.from_bytes(data, MAX_UPDATE_HEAD)
+    signed.head.attached()
+    if not signed.head.terse:
+        raise PeerFault("malformed", f"{signed.head.sender} signed something else than an update")
+    return signed

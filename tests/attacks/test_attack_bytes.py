@@ -8,19 +8,25 @@ signature, a flip in the head passes; and the same bomb, unpacked without a limi
 """
 
 import hashlib
+import json
 import struct
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import zstandard
-from kit.attacker import BFV, envelope, lying_node, real_cohort, reason_of
+from kit.attacker import BFV, RING, envelope, lying_node, real_cohort, reason_of
 from kit.members import CLIENTS, TOPIC, flipped, small_cohort
 
+from fednode.driver import Request
 from fednode.errors import PeerFault
+from fednode.protocol import requests
 from fednode.protocol.boxkeys import box_context, box_name
+from fednode.protocol.cohort import MAX_COHORT, MAX_MEMBERS
 from fednode.protocol.envelope import Envelope, Signed
-from fednode.wire import split_parts, unpack
+from fednode.protocol.requests import TaskCard, ask_frame, spec_frame
+from fednode.wire import MAX_VALUES, canonical, join_parts, split_parts, unpack
 from fednode_crypto import Demand, Tampered, plan, scheme
 from fednode_crypto.hazmat.seal_bytes import close_seal, open_seal
 from fednode_crypto.identity import BoxKey, open_box, seal_box
@@ -153,8 +159,82 @@ def test_a_holder_refuses_oversized_requests_and_answers_the_next(tmp_path):
     node = lying_node(real_cohort(tmp_path, BFV))
     heads = node.heads(node.names)
     assert reason_of(node.cohort, "holder-1", node.frame(heads, bytes(1 << 22))) == "bad-request"
-    assert reason_of(node.cohort, "holder-1", node.frame(heads * 40)) == "repeated"
+    assert reason_of(node.cohort, "holder-1", node.frame(heads * 40)) == "too-many"
     assert node.opened_by("holder-1", node.names, node.sum_of(node.names).request())
+
+
+# --- JSON: text that grows when it is parsed
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The sizes of all texts that were parsed as JSON."""
+    seen: list[int] = []
+    real = json.loads
+
+    def spied(text, **named):
+        seen.append(len(text))
+        return real(text, **named)
+
+    monkeypatch.setattr(json, "loads", spied)
+    return seen
+
+
+LISTS = b'{"a":[' + b"[]," * (1 << 21) + b"[]]}"
+LONG = b'{"a":"' + b"a" * MAX_COHORT + b'"}'
+
+
+@pytest.mark.parametrize("text", [LISTS, LONG], ids=["values", "bytes"])
+@pytest.mark.parametrize("part", ["cohort", "params"])
+def test_what_is_too_large_to_parse_is_refused_before_it_is(tmp_path, parsed, part, text):
+    cohort = real_cohort(tmp_path, BFV)
+    card = TaskCard("another", cohort.cohort, BFV.sum_params()).parts() | {part: text}
+    for kind, name in (("task", "client-1"), ("task", "holder-1"), ("key-commit", "holder-1")):
+        said = envelope(cohort.speak(name, Request("query", "a lie", ask_frame(kind, "another", card))))
+        assert said.about.text("reason") == "oversize"
+    assert max(parsed) < 1 << 16
+
+
+@pytest.mark.parametrize("text", [LISTS, LONG], ids=["values", "bytes"])
+def test_an_outline_too_large_to_parse_is_refused_before_it_is(tmp_path, parsed, text):
+    node = lying_node(real_cohort(tmp_path, BFV))
+    with pytest.raises(PeerFault, match="oversize"):
+        node.cohort.client("client-1").join(replace(node.spec, round=2), node.parts | {"model": text}, {})
+    assert max(parsed) < 1 << 16
+
+
+@pytest.mark.parametrize("head", [LISTS[:4_000] + b"[]]}", LISTS], ids=["small", "large"])
+def test_a_roster_of_heads_that_are_no_updates_is_refused_at_the_first(tmp_path, parsed, head):
+    node = lying_node(real_cohort(tmp_path, RING))
+    heads = node.heads(node.names)
+    bad = {f"{n:06d}": bytes(64) + head for n in range(1, len(heads))}
+    roster = join_parts({"000000": heads[0].to_bytes(), **bad})
+    parsed.clear()
+    frame = spec_frame("confirm", node.spec, {"roster": roster})
+    assert reason_of(node.cohort, "holder-1", frame) == "malformed"
+    assert max(parsed) < 1 << 16
+    many = join_parts({f"{n:06d}": heads[0].to_bytes() for n in range(node.spec.sum_params.summands + 1)})
+    parsed.clear()
+    assert reason_of(node.cohort, "holder-1", spec_frame("confirm", node.spec, {"roster": many})) == "too-many"
+    # the header of the request, twice, the identity, and the answer as the test reads it: no head
+    assert len(parsed) <= 5
+
+
+@pytest.mark.parametrize("kind", ["box-key", "close", "key-check", "round", "key-reveal", "reopen"])
+def test_every_kind_of_request_has_a_size_of_its_own(kind):
+    most = requests._MOST.get(kind, 1 << 16)
+    with pytest.raises(PeerFault, match="oversize"):
+        requests.read_ask(kind, ask_frame(kind, "task-1", {"a": bytes(most)}))
+    assert requests.read_ask(kind, ask_frame(kind, "task-1", {"a": bytes(most - 64)}))[0] == "task-1"
+
+
+def test_the_largest_cohort_there_may_be_is_read():
+    rows = []
+    for number in range(MAX_MEMBERS):
+        name = f"{number:06d}".ljust(63, "x")
+        rows.append({"name": name, "role": "client", "verify_key": "0" * 64, "box_key": "0" * 64, "point": 0})
+    signed = canonical({"format": "fednode-cohort-1", "members": rows, "signature": "0" * 128})
+    assert len(signed) <= MAX_COHORT and sum(map(signed.count, (b",", b"[", b"{"))) <= MAX_VALUES
 
 
 # --- bombs

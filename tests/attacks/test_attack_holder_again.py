@@ -5,7 +5,9 @@ round. Success: one honest holder answers for two rosters of a round, or a box o
 the record is on the disk before the answer leaves, one key folder is worked on by one process at a time, and key and
 boxes of a round are destroyed when it is opened. Control: holders whose folders are put back to before they answered
 do answer twice, which gives one client's update (docs/threats.md, "a restored backup"); and without the lock two
-processes both answer.
+processes both answer. A record that is lost, or put back by itself, no longer fits what lies in state/: the holder
+refuses every step but to destroy its key. A folder that was put back as a whole is safe once `fednode keys retire` has
+closed its tasks.
 """
 
 import shutil
@@ -19,8 +21,10 @@ from kit.attacker import BFV, RING, LyingNode, Refused, lying_node, real_cohort,
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import box_context, box_name
-from fednode.protocol.requests import key_request
+from fednode.protocol.requests import close_request, frame_kind, key_request, roster_part, spec_frame
 from fednode_clients.holder import Holder
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.retiring import retire
 from fednode_clients.turns import alone
 from fednode_crypto import Tampered
 from fednode_crypto.identity import open_box
@@ -63,8 +67,12 @@ def test_a_lost_answer_is_not_made_again(node):
 
 
 def test_a_crash_before_the_answer_is_kept_still_counts_as_opened(node, monkeypatch):
-    def dying(_folder, _name, _data):
-        raise RuntimeError("the process ends here")
+    kept = KeyFolder.put
+
+    def dying(folder, name, data):
+        if name.startswith("answer/"):
+            raise RuntimeError("the process ends here")
+        kept(folder, name, data)
 
     with monkeypatch.context() as dead:
         dead.setattr("fednode_clients.keyfolder.KeyFolder.put", dying)
@@ -128,6 +136,78 @@ def test_the_lock_is_let_go_when_its_block_fails(ring):
     shutil.rmtree(folder.path)
     with pytest.raises(StoreError, match=r"turn\.lock"), alone(folder):
         raise AssertionError("entered without a lock")
+
+
+# --- a record that is gone
+
+LOSSES = {
+    "lost": lambda record, _: record.unlink(),
+    "emptied": lambda record, _: record.write_bytes(b""),
+    "put back": lambda record, before: record.write_bytes(before),
+    "cut by a line": lambda record, _: record.write_bytes(record.read_bytes().rpartition(b"\n{")[0] + b"\n"),
+}
+
+
+def everything(node: LyingNode, names, task: str = kit.TASK) -> dict[str, bytes]:
+    """Every request that could get a holder to a second roster, or on to the next round."""
+    return {
+        "box-key": key_request(task, 2),
+        "confirm": spec_frame("confirm", node.spec, {"roster": roster_part(node.heads(names))}),
+        "open": node.frame(node.heads(names), wanted(node, names)),
+    }
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("step", ["confirmed", "opened"])
+def test_a_holder_whose_record_is_gone_takes_no_further_step(ring, loss, step):
+    folder = ring.cohort.folder("holder-1")
+    # a line before, so that something is left to put back
+    folder.record({"confirmed": "another", "round": 1})
+    before = (folder.path / "record.jsonl").read_bytes()
+    if step == "confirmed":
+        ring.confirm("holder-1", ring.names)
+    else:
+        ring.opened_by("holder-1", ring.names)
+    loss(folder.path / "record.jsonl", before)
+    ring.cohort.restart("holder-1")
+    frames = [frame for names in (ring.names, ring.names[1:]) for frame in everything(ring, names).values()]
+    # task, box-key, boxes: whatever it was asked before
+    before_it = {frame_kind(request.frame): request.frame for name, request in ring.cohort.sent if name == "holder-1"}
+    assert {"task", "box-key", "boxes"} <= set(before_it)
+    for frame in (*frames, *(frame for kind, frame in before_it.items() if kind != "close")):
+        assert reason_of(ring.cohort, "holder-1", frame) == "member-storage"
+    # to destroy what could be opened is right even then
+    assert reason_of(ring.cohort, "holder-1", close_request(kit.TASK, 1)) == ""
+
+
+def test_a_crash_between_a_confirmation_and_the_head_of_the_record_forgets_nothing(ring, monkeypatch):
+    def dying(_folder, _name, _data):
+        raise RuntimeError("the process ends here")
+
+    with monkeypatch.context() as dead:
+        dead.setattr(KeyFolder, "put", dying)
+        with pytest.raises(RuntimeError):
+            ring.confirm("holder-1", ring.names)
+    ring.cohort.restart("holder-1")
+    with pytest.raises(Refused, match="already-confirmed"):
+        ring.confirm("holder-1", ring.names[1:])
+    ring.confirm_all(ring.names)
+    assert ring.opened_by("holder-1", ring.names)
+
+
+def test_a_folder_that_was_put_back_and_retired_answers_for_no_roster(node):
+    keys, backup = node.cohort.root / "keys", node.cohort.root / "backup"
+    shutil.copytree(keys / "holder-1", backup)
+    node.opened_by("holder-1", node.names, wanted(node, node.names))
+    shutil.rmtree(keys / "holder-1")
+    shutil.copytree(backup, keys / "holder-1")
+    for retired in (1, 1):
+        assert retire(KeyFolder.open(keys / "holder-1")) == retired
+        for names in (node.names, node.names[1:]):
+            for kind, frame in everything(node, names).items():
+                boxes_only = kind != "open" and not node.cohort.scheme.boxed
+                assert boxes_only or reason_of(node.cohort, "holder-1", frame) == "retired"
+        node.cohort.restart("holder-1")
 
 
 # --- keys of the past

@@ -6,6 +6,10 @@ it sends the victim nothing, so that the victim trains from the model it has. Su
 from a model of the node's choice, counts in everybody's sum. It fails at the client: an older copy is used only where
 as many holders as it takes to open signed that they opened the round it was checked in, and no honest holder opens a
 round of one. Control: with that check taken out, the update is counted.
+
+Or the node leaves a victim alone for some rounds, and then says in everybody's spec that the newest model is the one
+after the victim's copy. Success: the victim trains from a model older than the task allows. It fails twice: the victim
+counts rounds, and who went on refuses a version that goes back.
 """
 
 from dataclasses import replace
@@ -20,7 +24,7 @@ from fednode.driver import Driver, Request
 from fednode.protocol.envelope import Signer, Topic
 from fednode.protocol.model import Basis
 from fednode.protocol.openings import opening_parts
-from fednode.protocol.requests import read_spec, roster_part, spec_frame
+from fednode.protocol.requests import frame_kind, read_spec, roster_part, spec_frame
 from fednode_clients import copies
 from fednode_crypto.identity import SigningKey
 
@@ -148,6 +152,55 @@ def test_an_honest_node_finds_a_model_that_it_never_published(cohort, monkeypatc
     monkeypatch.setattr(copies, "opened_by", lambda *_: set(range(9)))
     outcome, _ = attacked(cohort)
     assert outcome.cause == "" and outcome.rejected == ((VICTIM, "another-model"),)
+
+
+class Enough(Exception):
+    """What an honest node would send next is known."""
+
+
+def left_alone(cohort, monkeypatch):
+    """The victim has the model of round 1, the rest went on to round 5. Returns the lie about round 6: its honest spec
+    with the version after the victim's, what comes with it, and the newest model."""
+    cohort.tell(VICTIM, lambda *_: [], rounds=range(2, 6))
+    driver, sent, carry = cohort.begun(), {}, cohort.send
+
+    def send(requests):
+        if all(frame_kind(one.frame) != "round" for one in requests.values()):
+            return carry(requests)
+        sent.update(requests)
+        raise Enough
+
+    assert driver.run_round(1).cause == ""
+    opened = [envelope(cohort.said[name, "open"][-1]).signed for name in cohort.size.holder_names]
+    assert all(driver.run_round(number).cause == "" for number in range(2, 6))
+    monkeypatch.setattr(cohort, "send", send)
+    with pytest.raises(Enough):
+        driver.run_round(6)
+    spec, parts = read_spec("round", sent[VICTIM].frame)
+    held = cohort.client(VICTIM)._copies._held(TASK)
+    assert held.round == 1 and spec.model_version - held.basis.version == 5
+    parts |= opening_parts({cohort.cohort.member(one.head.sender).point: one for one in opened})
+    lie = spec_frame("round", replace(spec, model_version=held.basis.version + 1), parts)
+    return lie, chunked(cohort.task().model(driver.parameters()))
+
+
+def test_an_older_version_by_the_nodes_word_does_not_make_a_copy_newer(cohort, monkeypatch):
+    lie, newest = left_alone(cohort, monkeypatch)
+    for _ in range(2):
+        said = envelope(cohort.speak(VICTIM, Request("train", "a lie", lie)))
+        assert (said.head.kind, said.about.text("reason")) == ("refusal", "missing-chunks")
+        cohort.restart(VICTIM)
+    # and nobody who went on joins a round that went back
+    for name in cohort.size.client_names[1:]:
+        said = envelope(cohort.speak(name, Request("train", "a lie", lie, newest)))
+        assert (said.head.kind, said.about.text("reason")) == ("refusal", "past-round")
+
+
+def test_control_by_versions_alone_the_victim_trains_from_the_oldest_model(cohort, monkeypatch):
+    lie, _ = left_alone(cohort, monkeypatch)
+    monkeypatch.setattr(copies, "_may_lag", lambda held, card, spec, _: spec.model_version - held.basis.version == 1)
+    said = envelope(cohort.speak(VICTIM, Request("train", "a lie", lie)))
+    assert said.head.kind == "update" and cohort.trained_from[VICTIM].version == 1
 
 
 def test_another_model_for_one_client_in_the_rounds_own_spec(cohort):

@@ -6,6 +6,8 @@ import stat
 import pytest
 
 from fednode.cli import main
+from fednode.errors import PeerFault
+from fednode_clients.keyfolder import KeyFolder
 
 
 def mode(path):
@@ -44,6 +46,22 @@ def test_a_members_folder_keeps_its_secrets_to_its_owner(tmp_path, trust):
     make_member(tmp_path, trust, "ann")
     assert mode(tmp_path / "ann") == 0o700
     assert mode(tmp_path / "ann" / "identity.json") == 0o600
+
+
+def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_path, trust, capsys):
+    make_member(tmp_path, trust, "ann")
+    folder = KeyFolder.open(tmp_path / "ann")
+    folder.record({"joined": "task-1", "round": 1})
+    identity = (tmp_path / "ann" / "identity.json").read_bytes()
+    for extra, closed in (((), "1 task "), (("--task", "task-2", "--task", "task-3"), "3 tasks "), ((), "3 tasks ")):
+        capsys.readouterr()
+        assert main(["keys", "retire", str(tmp_path / "ann"), *extra]) == 0
+        assert capsys.readouterr().out == f"{tmp_path / 'ann'}: {closed}closed for good\n"
+    for task in ("task-1", "task-2", "task-3"):
+        with pytest.raises(PeerFault, match="retired"):
+            folder.require_open(task)
+    assert (tmp_path / "ann" / "identity.json").read_bytes() == identity
+    assert main(["keys", "retire", str(tmp_path / "nobody")]) == 2
 
 
 def test_secrets_are_never_shown(tmp_path, trust, capsys):

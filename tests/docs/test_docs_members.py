@@ -10,12 +10,14 @@ from kit.clocks import FakeClock
 
 from fednode.assemble.flower_app import to_run_config
 from fednode.cli import main
+from fednode.errors import PeerFault
 from fednode.inproc import InProcGrid, run_in_process
 from fednode.observer import SilentObserver, StopFlag
 from fednode.reports import parse_report
 from fednode.settings import RunSettings, resolve
 from fednode_clients.app import build_app
 from fednode_clients.consent import Limits
+from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.membership import Parts
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
@@ -42,7 +44,7 @@ def run_command(line: str) -> None:
 
 
 def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messages, tmp_path, monkeypatch):
-    init, member, enrol, show = re.findall(r"^    (fednode keys .*)$", TEXT, re.MULTILINE)
+    init, member, enrol, show, *retire = re.findall(r"^    (fednode keys .*)$", TEXT, re.MULTILINE)
     run_command(init)
     for name in MEMBERS:
         run_command(member.replace("ann", name).replace("enrolment.pub", "enrol/enrolment.pub"))
@@ -57,6 +59,11 @@ def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messa
     (report,) = Path("runs").glob("*/report.json")
     (released,) = parse_report(report.read_bytes()).released
     assert (released.survivors, released.holders_answered) == (("ann", "ben"), ("hal", "hol"))
+    for line in retire:
+        run_command(line.replace("/srv/keys/ann", "ann"))
+    for task in (report.parent.name, "NAME"):
+        with pytest.raises(PeerFault, match="retired"):
+            KeyFolder.open(tmp_path / "ann").require_open(task)
 
 
 def test_the_client_app_that_it_shows_trains(messages, monkeypatch):

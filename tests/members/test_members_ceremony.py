@@ -15,6 +15,7 @@ from fednode.wire import join_parts, split_parts
 from fednode_clients.client import Client
 from fednode_clients.consent import Limits
 from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.record import RECORD_HEAD
 from fednode_clients.tasks import verified_card
 from fednode_crypto import SystemRng, WrongParameters, scheme
 from fednode_crypto.identity import SigningKey
@@ -278,6 +279,7 @@ def test_a_second_key_for_the_same_task(kit, tmp_path):
         for kept in ("key-card", "key-heads", "key-secret", "task", "task-key", "share", "answer"):
             kit.folder(name).drop(f"{kept}/{TASK}")
         (kit.root / "keys" / name / "record.jsonl").unlink()
+        kit.folder(name).drop(RECORD_HEAD)
         kit.restart(name)
     kit.root.joinpath("ledger.jsonl").unlink()
     second = published(kit)

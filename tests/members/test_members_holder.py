@@ -273,7 +273,7 @@ def test_a_damaged_record_silences_the_holder(desk):
     desk.ask(desk.frame())
     record = desk.kit.root / "keys" / "holder-1" / "record.jsonl"
     record.write_bytes(b"not json\n" + record.read_bytes())
-    with pytest.raises(StoreError, match="must not answer until it is restored"):
+    with pytest.raises(StoreError, match="must not answer in any task"):
         desk.ask(desk.frame(spec=desk.spec(2)))
 
 

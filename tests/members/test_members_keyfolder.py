@@ -24,7 +24,7 @@ def test_nobody_else_can_read_it(folder):
     folder.put("share/task", b"secret")
     folder.record({"joined": "task"})
     secret = [folder.path / "identity.json", folder.path / "record.jsonl", *(folder.path / "state").iterdir()]
-    assert len(secret) == 3 and {path.stat().st_mode & 0o777 for path in secret} == {0o600}
+    assert len(secret) == 4 and {path.stat().st_mode & 0o777 for path in secret} == {0o600}
 
 
 def test_it_opens_as_the_same_member(folder):
@@ -67,7 +67,9 @@ def test_no_keys(tmp_path):
 )
 def test_damaged_keys_are_refused_without_showing_them(folder, content):
     (folder.path / "identity.json").write_bytes(content)
-    with pytest.raises(ConfigError, match="restore the folder") as refused:
+    with pytest.raises(
+        ConfigError, match=r"put identity\.json and enrolment\.pub back from a copy, never record"
+    ) as refused:
         KeyFolder.open(folder.path)
     assert "SECRET" not in str(refused.value) and "zz" not in str(refused.value)
 

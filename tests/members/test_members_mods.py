@@ -8,7 +8,7 @@ from kit.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
 
 from fednode.driver.ceremony import agree_on_key
-from fednode.errors import ConfigError, StoreError
+from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import Layout, model_digest
@@ -217,16 +217,79 @@ def test_an_exception_of_the_training_function_is_not_sealed(stage):
 
     envelope = stage.run(stage.message(), broken)
     assert reason_of(envelope) == "training-failed"
-    assert envelope.about.text("detail", 512) == "ZeroDivisionError"
+    assert envelope.about.text("detail", 512) == "the training function raised an error; see this member's log"
     assert stage.kit.folder("client-1").recorded() == []
+
+
+def raising(make):
+    def train(_message):
+        raise make()
+
+    return train
+
+
+def leaks(data: int) -> dict:
+    """Training functions whose failure says `data`, in every way that there is."""
+    named = type(f"Label{data}", (ValueError,), {})
+    system = type(f"Label{data}", (OSError,), {})
+    good = {"w": np.zeros((2, 2)), "b": np.zeros(1)}
+    return {
+        "an error's words": raising(lambda: ValueError(f"the label is {data}")),
+        "an error's name": raising(lambda: named("x")),
+        "a fault's words": raising(lambda: PeerFault(f"label-{data}", f"the label is {data}")),
+        "a known fault's words": raising(lambda: PeerFault("wrong-shape", f"the label is {data}")),
+        "a system error's words": raising(lambda: OSError(28, f"the label is {data}")),
+        "a system error's name": raising(lambda: system(f"the label is {data}")),
+        "a setting's words": raising(lambda: ConfigError(f"the label is {data}")),
+        "a clip": answering(sum_of(good, clip=float(data))),
+        "clips": answering(sum_of(good, clip=[float(data)])),
+        "a number that is none": answering(sum_of({"w": np.full((2, 2), np.inf * data), "b": np.zeros(1)})),
+        "a shape": answering(sum_of({"w": np.zeros((2, data % 97)), "b": np.zeros(1)})),
+        "a name": answering(sum_of({f"w{data}": np.zeros((2, 2)), "b": np.zeros(1)})),
+        "whole numbers": answering(sum_of({"w": np.full((2, 2), data), "b": np.zeros(1)})),
+        "what is no message": lambda _: data,
+    }
+
+
+@pytest.mark.parametrize("kind", leaks(1))
+def test_no_refusal_depends_on_what_was_trained_on(stage, kind):
+    said = [stage.run(stage.message(), leaks(data)[kind]) for data in (73_119, 20_457)]
+    first, second = ((one.head.kind, one.head.about, one.body, one.head.size) for one in said)
+    assert first == second and first[0] == "refusal"
+    assert "73119" not in str(first) and "label" not in str(first).lower()
+
+
+@pytest.mark.parametrize("records", [3, 24.0, -1, [7]])
+def test_how_many_records_there_were_is_not_read(stage, records):
+    good = {"w": np.zeros((2, 2)), "b": np.zeros(1)}
+    assert stage.run(stage.message(), answering(sum_of(good, records=records))).head.kind == "update"
+
+
+def test_a_member_without_the_memory_refuses_and_goes_on(stage, monkeypatch):
+    def spent(*_, **__):
+        raise MemoryError
+
+    with monkeypatch.context() as small:
+        small.setattr("fednode.wire.parse", spent)
+        frames = [
+            frame_of(stage.reply(stage.message(), honest).content),
+            stage.members.query(place("client-1"), stage.task_frame, "task"),
+            stage.kit.members("holder-1").query(place("holder-1"), spec_frame("open", stage.spec), "open"),
+        ]
+    for envelope in (Envelope.from_bytes(frame, 0) for frame in frames):
+        assert reason_of(envelope) == "member-memory" and envelope.head.task == "unreadable"
+    with monkeypatch.context() as small:
+        small.setattr("fednode_clients.client.seal", spent)
+        assert reason_of(stage.run(stage.message(), honest)) == "member-memory"
+    assert stage.run(stage.message(), honest).head.kind == "update"
 
 
 def test_a_sum_keeps_its_shapes_and_order(stage):
     vector = np.arange(5.0)
     content = gradient_sum(FakeSum(vector, 2, 0.5), ARRAYS)
     back = read_sum(Message(content, reply_to=stage.message()), Layout.of(ARRAYS))
-    assert np.array_equal(back.vector, vector) and (back.records, back.clip) == (2, 0.5)
-    assert "0." not in repr(back).partition("records")[0]
+    assert np.array_equal(back.vector, vector) and back.clip == 0.5
+    assert "0." not in repr(back).partition("clip")[0]
 
 
 # --- whatever comes, whatever breaks: a signed answer, and no exception

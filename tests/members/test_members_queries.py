@@ -20,6 +20,7 @@ from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import frame_kind, key_request
 from fednode.wire import MAX_DEPTH, join_parts, split_parts
 from fednode_clients.membership import storage_fault, topic_of
+from fednode_clients.record import RECORD_HEAD
 
 PREFIX = struct.Struct("<2sBBIQ")
 MOST = 1 << 26
@@ -207,6 +208,7 @@ def test_clients_and_holders_refuse_a_task_on_a_full_disk_and_take_it_later(fres
     for name, frame in tasks:
         for kept in (fresh.folder(name).path / "state").iterdir():
             kept.unlink()
+        (fresh.folder(name).path / "record.jsonl").unlink()
         fresh.restart(name)
         with monkeypatch.context() as patched:
             patched.setattr("os.fsync", full)
@@ -233,6 +235,7 @@ def test_a_damaged_share_of_a_joint_key_is_a_refusal_that_says_so(tmp_path):
     folder.put(f"share/{TASK}", (folder.get(f"share/{TASK}") or b"")[:-1])
     folder.drop(f"answer/{TASK}")
     (folder.path / "record.jsonl").unlink()
+    folder.drop(RECORD_HEAD)
     cohort.restart("holder-1")
     assert "damaged" in refused(cohort, "holder-1", frame)
 

@@ -22,6 +22,7 @@ from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind
 from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
+from fednode_clients.record import RECORD_HEAD
 from fednode_crypto import Demand, plan
 
 _TASK: Final = "confirm"
@@ -65,10 +66,15 @@ class _Timed:
             return
         holder = self.way.members.holder(place_of(name))
         before = self._record.read_bytes() if self._record.exists() else b""
+        head = holder.folder.get(RECORD_HEAD)
 
         def unsaid() -> None:
             # what was signed once is only repeated: each time has to be the first
             self._record.write_bytes(before)
+            if head is None:
+                holder.folder.drop(RECORD_HEAD)
+            else:
+                holder.folder.put(RECORD_HEAD, head)
 
         answer = holder.handle(request.frame).to_bytes()
         taken = self._watch.time(lambda: holder.handle(request.frame).to_bytes(), before=unsaid)

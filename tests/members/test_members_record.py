@@ -1,0 +1,136 @@
+"""A record and its head: a line that is gone is noticed, one that a crash left without its head counts."""
+
+import ast
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fednode_clients
+from fednode.errors import StoreError
+from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.record import RECORD_HEAD, head_of, lags
+from fednode_crypto.identity import SigningKey
+
+ROOT = SigningKey.generate().public
+LINES = [b'{"round":%d}\n' % number for number in range(5)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _descriptor: None)
+    made = KeyFolder.create(tmp_path / "keys", "holder-1", ROOT)
+    for number in range(3):
+        made.record({"round": number})
+    return made
+
+
+def earlier(folder: KeyFolder, name: str) -> None:
+    """Put one file or folder back to what it was two lines ago."""
+    older = KeyFolder.create(folder.path.parent / "older", "holder-1", ROOT)
+    older.record({"round": 0})
+    place = folder.path / name
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    (older.path / name).rename(place)
+
+
+LOSSES = {
+    "the record lost": lambda folder: (folder.path / "record.jsonl").unlink(),
+    "the record emptied": lambda folder: (folder.path / "record.jsonl").write_bytes(b""),
+    "the last line lost": lambda folder: (folder.path / "record.jsonl").write_bytes(b"".join(LINES[:2])),
+    "the first line lost": lambda folder: (folder.path / "record.jsonl").write_bytes(b"".join(LINES[1:3])),
+    "a line changed": lambda folder: (folder.path / "record.jsonl").write_bytes(b"".join(LINES[:2] + LINES[3:4])),
+    "the record put back": lambda folder: earlier(folder, "record.jsonl"),
+    "the state put back": lambda folder: earlier(folder, "state"),
+    "the state lost": lambda folder: shutil.rmtree(folder.path / "state"),
+    "the head lost": lambda folder: folder.drop(RECORD_HEAD),
+    "the head damaged": lambda folder: folder.put(RECORD_HEAD, b"\x01" * 40),
+    "the head cut short": lambda folder: folder.put(RECORD_HEAD, b""),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_whatever_is_lost_or_put_back_by_itself_silences_the_member(folder, loss):
+    loss(folder)
+    again = KeyFolder.open(folder.path)
+    for ask in (again.recorded, lambda: again.record({"round": 9})):
+        with pytest.raises(StoreError) as told:
+            ask()
+        assert "must not answer in any task" in str(told.value) and "fednode keys retire" in str(told.value)
+    # nothing that is written makes it whole again
+    with pytest.raises(StoreError):
+        again.recorded()
+
+
+def test_a_line_counts_from_when_it_is_on_the_disk(folder, monkeypatch):
+    with monkeypatch.context() as dead:
+        dead.setattr(KeyFolder, "put", lambda *_: (_ for _ in ()).throw(StoreError("the disk is full")))
+        with pytest.raises(StoreError, match="full"):
+            folder.record({"round": 3})
+        # and no second one before the first has its head
+        with pytest.raises(StoreError, match="full"):
+            folder.record({"round": 4})
+        assert [entry["round"] for entry in folder.recorded()] == [0, 1, 2, 3]
+    folder.record({"round": 4})
+    assert [entry["round"] for entry in KeyFolder.open(folder.path).recorded()] == [0, 1, 2, 3, 4]
+
+
+def test_a_folder_without_its_small_files_makes_room_for_them(folder):
+    shutil.rmtree(folder.path / "state")
+    (folder.path / "record.jsonl").unlink()
+    assert folder.recorded() == []
+    folder.record({"round": 1})
+    assert folder.recorded() == [{"round": 1}] and (folder.path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_who_reads_while_another_adds_is_not_told_of_a_loss(folder):
+    faults: list[Exception] = []
+
+    def add():
+        for number in range(3, 60):
+            KeyFolder.open(folder.path).record({"round": number})
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    reader = KeyFolder.open(folder.path)
+    while adding.is_alive():
+        try:
+            reader.recorded()
+        except StoreError as error:
+            faults.append(error)
+    adding.join()
+    assert faults == [] and len(reader.recorded()) == 60
+
+
+def test_a_head_that_changes_while_the_record_is_read_is_read_again(folder, monkeypatch):
+    """The worst order: head, two whole new lines, record."""
+    read, writer = KeyFolder._record_bytes, KeyFolder.open(folder.path)
+    left = [3, 4]
+
+    def late(self):
+        while self is not writer and left:
+            writer.record({"round": left.pop(0)})
+        return read(self)
+
+    monkeypatch.setattr(KeyFolder, "_record_bytes", late)
+    assert [entry["round"] for entry in folder.recorded()] == [0, 1, 2, 3, 4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_a_head_fits_its_own_lines_and_one_more(known, there):
+    head = head_of(b"".join(LINES[:known]))
+    wanted = {0: False, 1: True}.get(there - known)
+    assert lags(head, b"".join(LINES[:there])) is wanted
+    assert lags(None, b"".join(LINES[:there])) is {0: False, 1: True}.get(there)
+
+
+def test_no_message_of_a_member_says_to_restore_what_must_never_be():
+    """docs/threats.md, a restored backup: identity.json and enrolment.pub alone."""
+    for file in Path(fednode_clients.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert "restore " not in node.value.lower() and "from its backup" not in node.value, file.name
