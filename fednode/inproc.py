@@ -21,7 +21,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from fednode.protocol.requests import frame_kind, read_key_request, read_spec
+from fednode.errors import FednodeError
+from fednode.protocol.requests import frame_kind, read_close_request, read_key_request, read_spec
 from fednode.records import frame_of, has_frame, to_content
 from fednode.settings import Fault
 
@@ -29,6 +30,8 @@ log = logging.getLogger("fednode.inproc")
 _RUN_ID = 1
 _CLIENT_CRASHED = 2
 _SILENT = frozenset({"lost-before-upload", "dead"})
+_NUMBERED = {"box-key": read_key_request, "close": read_close_request}
+"""Requests about a round that come without its spec."""
 Config = Mapping[str, int | float | str | bool]
 
 
@@ -127,9 +130,9 @@ class InProcGrid(Grid):
     def _faults_of(self, node: int, content: RecordDict) -> frozenset[str]:
         frame = frame_of(content) if has_frame(content) else b""
         kind = frame_kind(frame)
-        if kind not in ("round", "boxes", "confirm", "open", "box-key"):
+        if kind not in ("round", "boxes", "confirm", "open", *_NUMBERED):
             return frozenset()
-        number = read_key_request(frame)[1] if kind == "box-key" else read_spec(kind, frame)[0].round
+        number = _NUMBERED[kind](frame)[1] if kind in _NUMBERED else read_spec(kind, frame)[0].round
         name = self._names[node - 100]
         return frozenset(fault.kind for fault in self._faults if fault.member == name and fault.covers(number))
 
@@ -150,10 +153,9 @@ class InProcGrid(Grid):
         try:
             return self._app(message, self._contexts[delivery.node])
         except Exception as error:  # noqa: BLE001 - as a SuperNode does: a client that breaks is an answer, not our end
-            log.warning("%s ended with %r", self._names[delivery.node - 100], error)
-            return Message(
-                Error(code=_CLIENT_CRASHED, reason=f"{type(error).__name__}: {error}"[:300]), reply_to=message
-            )
+            told = _told(error)
+            log.warning("%s ended with %s", self._names[delivery.node - 100], told)
+            return Message(Error(code=_CLIENT_CRASHED, reason=told), reply_to=message)
 
     def _spoil(self, delivery: _Delivery, reply: Message) -> Message:
         """Garbage in place of the update, or last round's update again as this round's."""
@@ -166,6 +168,11 @@ class InProcGrid(Grid):
             reply.content = self._last_update.get(delivery.node, to_content(b""))
         self._last_update[delivery.node] = honest
         return reply
+
+
+def _told(error: Exception) -> str:
+    """Errors of FedNode in their own words; others by type: theirs may quote what a member trains on."""
+    return type(error).__name__ + (f": {error}"[:300] if isinstance(error, FednodeError) else "")
 
 
 def run_in_process(server_app: ServerApp, grid: InProcGrid, run_config: Config) -> None:

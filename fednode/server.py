@@ -37,6 +37,11 @@ be."""
 
 log = logging.getLogger("fednode.server")
 
+_TWO_NODES = (
+    "Two nodes speak as {name}: its key folder was copied, unless its node was started anew or somebody repeats its "
+    "hello. A copy forgets what the other one signed; docs/threats.md says what that costs."
+)
+
 _CAUSES: Mapping[str, type[FednodeError]] = {
     "too-few-survivors": TooFewSurvivors,
     "too-few-holders": TooFewHolders,
@@ -47,11 +52,16 @@ _CAUSES: Mapping[str, type[FednodeError]] = {
 
 
 class GridChannel:
-    """A cohort's members over Flower's `Grid`: by name, not by node id, and one reply at a time."""
+    """A cohort's members over Flower's `Grid`: by name, not by node id, and one reply at a time.
 
-    def __init__(self, grid: Grid, cohort: Cohort) -> None:
-        self._grid, self._cohort = grid, cohort
+    `noticed` is told, once a member, when two nodes speak as one: the one that spoke first is asked.
+    """
+
+    def __init__(self, grid: Grid, cohort: Cohort, noticed: Callable[[str], None] = lambda _: None) -> None:
+        self._grid, self._cohort, self._noticed = grid, cohort, noticed
         self._nodes: dict[str, int] = {}
+        self._greeted: dict[str, int] = {}
+        self._doubled: set[str] = set()
         self._asked: dict[str, tuple[str, str]] = {}
         self._open: set[str] = set()
 
@@ -60,7 +70,7 @@ class GridChannel:
 
         Flower's node ids say nothing about identity; a member is who signed "hello" with an enrolled key.
         """
-        asked: dict[str, int] = {}
+        asked = self._greeted
         known: set[int] = set()
         while len(self._nodes) < len(self._cohort.members):
             fresh = [node for node in self._grid.get_node_ids() if node not in known]
@@ -70,12 +80,16 @@ class GridChannel:
             asked.update(zip(self._grid.push_messages(messages), fresh, strict=False) if messages else ())
             replies = list(self._grid.pull_messages(list(asked)))
             for reply in replies:
-                node = asked.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    self._enter(node, reply)
+                self._greet(reply)
             if not replies and not fresh and not wait():
                 break
         return frozenset(self._nodes)
+
+    def _greet(self, reply: Message) -> None:
+        """Enter who says hello, if this is the answer to that; who comes late is a member like all others."""
+        node = self._greeted.pop(reply.metadata.reply_to_message_id, None)
+        if node is not None:
+            self._enter(node, reply)
 
     def _enter(self, node: int, reply: Message) -> None:
         try:
@@ -83,11 +97,20 @@ class GridChannel:
                 raise PeerFault("no-answer", reply.error.reason or "")
             envelope = Envelope.from_bytes(frame_of(reply.content), 0)
             member = envelope.signed.verified(self._cohort)
-            if envelope.head.kind != "hello" or member.name in self._nodes:
+            if envelope.head.kind != "hello":
                 raise PeerFault("unexpected", f"{member.name} said {envelope.head.kind}")
-            self._nodes[member.name] = node
         except PeerFault as fault:
             log.warning("node %d is no member: %s", node, fault)
+            return
+        if self._nodes.setdefault(member.name, node) != node:
+            self._note_double(member.name, node)
+
+    def _note_double(self, name: str, node: int) -> None:
+        first = self._nodes[name]
+        log.warning("nodes %d and %d speak as %s: its key folder was copied; the first is asked", first, node, name)
+        if name not in self._doubled:
+            self._doubled.add(name)
+            self._noticed(_TWO_NODES.format(name=name))
 
     def send(self, requests: Mapping[str, Request]) -> None:
         """One message a member; members that no node speaks for are left out and will not answer."""
@@ -107,7 +130,11 @@ class GridChannel:
         """Whatever has come, read as far as the frame; what is no frame is that member's error."""
         if not self._open:
             return ()
-        return [self._read(message) for message in self._grid.pull_messages(sorted(self._open)) if self._known(message)]
+        # an answer to the roll call that came too late for it may be the second node of a member
+        messages = list(self._grid.pull_messages(sorted(self._open.union(self._greeted))))
+        for message in messages:
+            self._greet(message)
+        return [self._read(message) for message in messages if self._known(message)]
 
     def _known(self, message: Message) -> bool:
         return message.metadata.reply_to_message_id in self._asked
@@ -126,7 +153,7 @@ class GridChannel:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a strategy tells after each round: how it ended and what the model scores now."""
+    """What a strategy tells after each round: how it ended, or how far it came, and what the model scores now."""
 
     outcome: RoundOutcome
     metrics: MetricRecord | None
@@ -135,13 +162,18 @@ class Seen:
 class FedNodeStrategy(Strategy):
     """Flower's strategy interface over the driver: `start(grid, initial_arrays, num_rounds, ...)` and nothing else.
 
-    `node` makes the parts with effects around the channel it is given; `seen` is called after each round.
+    `node` makes the parts with effects around the channel it is given; `seen` is called after each round in which
+    clients were asked, whatever then raised; `noticed` is told in a sentence of what weakens what the run may claim.
     """
 
     def __init__(
-        self, task: Task, node: Callable[[Channel], Node], seen: Callable[[Seen], None] = lambda _: None
+        self,
+        task: Task,
+        node: Callable[[Channel], Node],
+        seen: Callable[[Seen], None] = lambda _: None,
+        noticed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._task, self._make_node, self._seen = task, node, seen
+        self._task, self._make_node, self._seen, self._noticed = task, node, seen, noticed
 
     def summary(self) -> None:
         """Log what will be run."""
@@ -168,7 +200,7 @@ class FedNodeStrategy(Strategy):
         if train_config or evaluate_config:
             raise ValueError("FedNode sends no free-form config: put it into the client's own configuration")
         self.summary()
-        channel = GridChannel(grid, self._task.cohort)
+        channel = GridChannel(grid, self._task.cohort, self._noticed)
         node = self._make_node(channel)
         self._await_members(channel, node, timeout)
         driver = Driver(node, self._task)
@@ -176,16 +208,28 @@ class FedNodeStrategy(Strategy):
         result = Result()
         result.arrays = initial_arrays
         for number in range(1, num_rounds + 1):
-            outcome = driver.run_round(number)
-            arrays = to_arrays(self._task.model(driver.parameters()))
-            metrics = evaluate_fn(number, arrays) if evaluate_fn and not outcome.cause else None
-            result.arrays = arrays
+            outcome = self._driven(driver, number)
+            metrics: MetricRecord | None = None
+            try:
+                result.arrays = to_arrays(self._task.model(driver.parameters()))
+                metrics = evaluate_fn(number, result.arrays) if evaluate_fn and not outcome.cause else None
+            finally:
+                # what was charged and opened is told of also if its model cannot be kept
+                self._seen(Seen(outcome, metrics))
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
-            self._seen(Seen(outcome, metrics))
             if outcome.cause:
                 raise _CAUSES[outcome.cause](f"round {number} ended without a release: {outcome.reason}")
         return result
+
+    def _driven(self, driver: Driver, number: int) -> RoundOutcome:
+        """A round's outcome; of one that was broken off `seen` is told too, before the error goes on."""
+        try:
+            return driver.run_round(number)
+        except BaseException:
+            if driver.broken is not None:
+                self._seen(Seen(driver.broken, None))
+            raise
 
     def _await_members(self, channel: GridChannel, node: Node, timeout: float) -> None:
         deadline = node.clock.now() + timeout

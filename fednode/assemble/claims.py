@@ -85,7 +85,7 @@ def _verified(terms: Terms, params: SumParams, reached: Reached) -> dict[str, st
     if reached.released:
         return found | _of_releases(params, reached)
     if reached.charged:
-        return found | {"No model was released": "the node's own record: no opening passed its check"}
+        return found | {"No model was released": "the node's own record: no opening came to a release"}
     return found | {"No sum was opened": "the node's own record: no holder was asked to open one"}
 
 

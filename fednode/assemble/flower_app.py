@@ -13,7 +13,7 @@ from fednode.assemble.planning import plan_run
 from fednode.assemble.running import PHASES, conclude, logging_to, make_run_folder
 from fednode.assemble.session import Session, Tools
 from fednode.clock import SystemClock
-from fednode.observer import RoundProgress, StopFlag
+from fednode.observer import RoundProgress, StopFlag, Unfailing
 from fednode.reports.figures import bound
 from fednode.settings import RunSettings, resolve
 from fednode_clients.membership import key_root, make_private, shared_root
@@ -107,7 +107,8 @@ def main(grid: "Grid", context: "Context") -> None:
     config = dict(context.run_config)
     settings = from_run_config(config)
     plan = plan_run(settings)
-    clock, observer = SystemClock(), LineObserver()
+    # whoever submitted the run may be gone: nobody to tell is no reason to lose a round
+    clock, observer = SystemClock(), Unfailing(LineObserver())
     given = str(config.get("run-folder") or "")
     run_id, folder = (Path(given).name, Path(given)) if given else make_run_folder(settings, clock)
     observer.writing_to(folder)

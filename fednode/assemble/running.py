@@ -1,8 +1,10 @@
 """A run in one process: a folder, a log, keys that live as long as the run, the grid, the report."""
 
+import copy
 import logging
 import secrets
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
 PHASES = ("reading the data", "making keys", "making features", "meeting the members")
 FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
+_MEMBERS = "fednode.clients"
 KEYS = "fednode-keys-"
 """How the folder of a run's simulated keys is called in the temporary folder."""
 
@@ -69,9 +72,17 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
 
 
 def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunResult:
-    """Do the work, then write the reports, whatever came of it."""
+    """Do the work, then write the reports, whatever came of it: also for an error that it raises, before that goes
+    on."""
     session.started = session.tools.clock.time()
-    error = work()
+    try:
+        error = work()
+    except BaseException as raised:
+        try:
+            write_reports(run_record(session, raised), session.folder)
+        except Exception as refused:  # noqa: BLE001 - what ended the run is what its operator has to hear of
+            logging.getLogger("fednode.run").error("no report could be written: %s", refused)
+        raise
     record = run_record(session, error)
     write_reports(record, session.folder)
     session.observer.finished()
@@ -142,11 +153,25 @@ def make_run_folder(settings: RunSettings, clock: Clock) -> tuple[str, Path]:
     return run_id, folder
 
 
+def where_raised(error: BaseException | None) -> str:
+    """An error by its type, and by the line that raised it; none of its words."""
+    place = traceback.extract_tb(None if error is None else error.__traceback__)[-1:]
+    return type(error).__name__ + "".join(f" at {frame.filename}:{frame.lineno}, in {frame.name}" for frame in place)
+
+
 class _QuietFileHandler(logging.FileHandler):
     """A log that a full disk silences: the run's own error is told, not the log's."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         del record
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A member's traceback by type and place: in one process its log is ours, and its errors may quote records."""
+        if record.exc_info is None or not record.name.startswith(_MEMBERS):
+            return super().format(record)
+        bare = copy.copy(record)
+        bare.exc_info, bare.exc_text, bare.stack_info = None, None, None
+        return f"{super().format(bare)}: {where_raised(record.exc_info[1])}"
 
     def close(self) -> None:
         with suppress(OSError):

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ from fednode.cache import ParameterStore, UpdateStore
 from fednode.clock import Clock, SystemClock
 from fednode.driver import Channel, Node, RoundOutcome
 from fednode.driver import Task as DriverTask
-from fednode.errors import FednodeError
+from fednode.errors import FednodeError, StoreError
 from fednode.live import SOCKET_NAME, LiveView, Tuned
 from fednode.observer import Observer, RoundProgress, StopFlag
-from fednode.privacy import Ledger
+from fednode.privacy import Charge, DiscreteGaussianSum, Ledger, epsilon, gaussian_epsilon
+from fednode.privacy.chain import History, replay
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
 from fednode_clients.experiment import Experiment, load_experiment
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from fednode.server import ArrayRecord, Grid, MetricRecord
 
 log = logging.getLogger("fednode.run")
+
+_ASKS_FIT = 8
+"""A client that found no room is asked again after this part of a round: three times within less than half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,39 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A round as it ended, with what the ledger held then and how the model scored."""
+    """A round as it ended, or how far it came, with what the ledger held then and how the model scored."""
 
     outcome: RoundOutcome
     accuracy: float | None
     epsilon: float
     gaussian: float
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the ledger holds: each of its rounds was charged, whatever is known of its end. `head` is that of the
+    ledger, or ""."""
+
+    charges: tuple[Charge, ...]
+    head: str
+    delta: float
+
+    @property
+    def epsilon(self) -> float:
+        """THE number after these charges."""
+        return epsilon(self._events(), self.delta)
+
+    @property
+    def gaussian(self) -> float:
+        """That of the Gaussian reference."""
+        return gaussian_epsilon(self._events(), self.delta)
+
+    def after(self, number: int) -> "Account":
+        """What was spent by the end of this round."""
+        return replace(self, charges=tuple(charge for charge in self.charges if charge.round_number <= number))
+
+    def _events(self) -> list[DiscreteGaussianSum]:
+        return [charge.event for charge in self.charges]
 
 
 @dataclass(slots=True)
@@ -67,16 +98,21 @@ class Session:
     """How the members came by their keys, in the words of the report."""
     started: float = 0.0
     rounds: list[Watched] = field(default_factory=list)
-    ledger_head: str = ""
-    epsilon: float = 0.0
-    gaussian: float = 0.0
+    ledger: Ledger | None = None
+    """Closed once the run is over; what it holds can still be read."""
     model_digest: str = ""
+    released: int = 0
+    """The newest round that came to a release, as far as there was time to note it."""
+    saved: int = 0
+    """The round whose model is in the folder."""
     tuned: list[Tuned] = field(default_factory=list)
     """What somebody changed while the run was on its way."""
+    noticed: list[str] = field(default_factory=list)
+    """Sentences about what weakens the claims of the run, as the node came to see it."""
 
     def execute(self, grid: "Grid", cohort: Cohort) -> FednodeError | None:
         """Run all rounds; returns what ended it early, or None. The model of the last release is written in any
-        case."""
+        case. Whatever it raises, `rounds` and `account` say what had happened by then."""
         self.cohort = cohort
         self.observer.phase("making features")
         try:
@@ -85,11 +121,9 @@ class Session:
                 self._stores() as stores,
                 Ledger.open(self.folder / "ledger.jsonl", self.plan.budget, self.tools.clock, self.run_id) as ledger,
             ):
-                try:
-                    experiment = load_experiment(self.plan.experiment)
-                    self._train(grid, lambda channel: self._node(channel, ledger, stores), ledger, experiment)
-                finally:
-                    self.ledger_head, self.epsilon, self.gaussian = ledger.head, ledger.spent, ledger.gaussian_spent
+                self.ledger = ledger
+                experiment = load_experiment(self.plan.experiment)
+                self._train(grid, lambda channel: self._node(channel, ledger, stores), ledger, experiment)
         except FednodeError as error:
             log.error("%s", error)
             return error
@@ -105,6 +139,20 @@ class Session:
         ):
             yield stores
 
+    def account(self) -> Account:
+        """What was spent: by the file where that says more, since an abort may come just after the line."""
+        if self.ledger is None:
+            return Account((), "", self.plan.budget.delta)
+        found = History()
+        path = self.folder / "ledger.jsonl"
+        if path.is_file():
+            with suppress(OSError, StoreError):
+                found = replay(path.read_bytes(), str(path)).history
+        entries, head = self.ledger.entries, self.ledger.head
+        if len(found.entries) > len(entries):
+            entries, head = found.entries, found.head
+        return Account(tuple(entry.charge for entry in entries), head, self.plan.budget.delta)
+
     def _train(self, grid: "Grid", node: Callable[[Channel], Node], ledger: Ledger, experiment: Experiment) -> None:
         from fednode.server import FedNodeStrategy, Seen, accuracy_record, initial_record, named_arrays
 
@@ -112,14 +160,16 @@ class Session:
             score = None if event.metrics is None else float(str(event.metrics["accuracy"]))
             self._saw(Watched(event.outcome, score, ledger.spent, ledger.gaussian_spent))
 
-        def evaluate(_round: int, arrays: "ArrayRecord") -> "MetricRecord":
+        def evaluate(number: int, arrays: "ArrayRecord") -> "MetricRecord":
+            self.released = number
             named = named_arrays(arrays)
             self._save(named, experiment)
+            self.saved = number
             return accuracy_record(accuracy(named, experiment))
 
         initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
         self.observer.phase("meeting the members")
-        FedNodeStrategy(self._task(), node, seen).start(
+        FedNodeStrategy(self._task(), node, seen, self._notice).start(
             grid,
             initial_record(initial),
             num_rounds=self.plan.settings.rounds,
@@ -129,8 +179,9 @@ class Session:
 
     def _save(self, arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) -> None:
         floats = {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()}
+        digest = model_digest(floats).hex()
         write_model(self.folder, floats, experiment, self.run_id)
-        self.model_digest = model_digest(floats).hex()
+        self.model_digest = digest
 
     def _task(self) -> DriverTask:
         if self.cohort is None:
@@ -146,7 +197,7 @@ class Session:
             channel=channel,
             scheme=self.tools.schemes(plan.sum_params.scheme),
             ledger=ledger,
-            updates=UpdateStore(stores.updates, retry_after=plan.settings.deadline),
+            updates=UpdateStore(stores.updates, retry_after=plan.settings.deadline / _ASKS_FIT),
             parameters=ParameterStore(stores.parameters.cache, self.run_id),
             clock=self.tools.clock,
             stop=lambda: self.tools.stop.raised,
@@ -154,6 +205,10 @@ class Session:
             staleness=lambda: stores.coherence.staleness,
             invalidated=stores.coherence.invalidated,
         )
+
+    def _notice(self, told: str) -> None:
+        self.noticed.append(told)
+        self.observer.phase(f"warning: {told}")
 
     def _saw(self, watched: Watched) -> None:
         self.rounds.append(watched)

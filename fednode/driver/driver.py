@@ -14,7 +14,7 @@ from fednode.driver.closing import PATIENCE, close_round
 from fednode.driver.downloads import Downloads
 from fednode.driver.parts import Node, RoundOutcome, Task
 from fednode.driver.rounds import RoundRun
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec, Terms
@@ -35,6 +35,8 @@ class Driver:
         self._momentum = task.optimiser.init(task.layout.dimension)
         self._untold: dict[str, str] = {}
         self._downloads = Downloads(node.parameters, task, node.clock, node.invalidated)
+        self.broken: RoundOutcome | None = None
+        """How far the last round came, if `run_round` raised after clients were asked: it may have been charged."""
 
     @property
     def downloads(self) -> Downloads:
@@ -53,8 +55,10 @@ class Driver:
     def run_round(self, number: int) -> RoundOutcome:
         """One round. A release changes the model; anything else leaves it as it was.
 
-        Raises `BudgetExhausted` before any client is asked, if even the smallest cohort's charge would not fit.
+        Raises `BudgetExhausted` before any client is asked, if even the smallest cohort's charge would not fit. After
+        that, whatever it raises, `broken` says how far the round came.
         """
+        self.broken = None
         heed_stop(self._node, f"before round {number}")
         self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
         self._inform()
@@ -62,15 +66,24 @@ class Driver:
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
         download = self._downloads.of_round(self._spec(number, key_digest), {} if keys is None else keys.parts())
         run = RoundRun(self._node, self._task, download, self._invited(), keys)
-        outcome = run.run() if keys is None else self._closed(run, number, keys)
+        try:
+            outcome = self._run(run, number, keys)
+        except BaseException as error:
+            self.broken = run.outcome(error)
+            raise
         if outcome.cause == "too-few-survivors":
             outcome = replace(outcome, reason=outcome.reason + self._why_untold())
         for name, reason in outcome.rejected:
             if reason == "refused: unknown-task":
                 self._uninformed.add(name)
+        log.info("round %d: %s", number, outcome.cause or f"released over {len(outcome.survivors)} updates")
+        return outcome
+
+    def _run(self, run: RoundRun, number: int, keys: BoxKeys | None) -> RoundOutcome:
+        """The round to its end, and the next version of the model if it was released."""
+        outcome = run.run() if keys is None else self._closed(run, number, keys)
         if outcome.release is not None:
             self._apply(number, outcome.release.mean)
-        log.info("round %d: %s", number, outcome.cause or f"released over {len(outcome.survivors)} updates")
         return outcome
 
     def _closed(self, run: RoundRun, number: int, keys: BoxKeys) -> RoundOutcome:
@@ -78,7 +91,7 @@ class Driver:
         holders = [holder.name for holder in self._task.cohort.holders if holder.point in keys.points]
         try:
             outcome = run.run()
-        except StoreError:
+        except Exception:
             close_round(self._node, self._task, number, holders, PATIENCE)
             raise
         left = [name for name in holders if name not in outcome.answered]

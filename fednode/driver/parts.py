@@ -117,7 +117,8 @@ class RoundOutcome:
     `rejected` and `discarded` hold (member, reason); `lost` invited clients that said nothing; `silent` (holder,
     reason). `asked_again` counts how often a client whose update had found no room was asked for it again. Bytes are
     means over the clients that were asked (down) and that answered (up), all messages of the round
-    counted.
+    counted. `broken` says what broke the work on the round off, whatever had come of it by then: "" for a round that
+    went to its end. The `release` stands also where what follows it failed: the sum is open.
     """
 
     round: int
@@ -136,3 +137,4 @@ class RoundOutcome:
     bytes_down: float
     seconds: float
     release: Release | None = None
+    broken: str = ""

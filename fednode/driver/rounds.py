@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from fednode.driver.confirming import ConfirmRequest, confirm_request, read_conf
 from fednode.driver.downloads import Download
 from fednode.driver.opening import Opening, OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.parts import Node, Release, RoundOutcome, Task
-from fednode.driver.tally import Tally, mean_of
+from fednode.driver.tally import BROKEN, Tally, ended_by
 from fednode.errors import BudgetExhausted, OpeningRejected, PeerFault, TooFewHolders
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys, box_name
@@ -108,7 +109,7 @@ class RoundRun:
         """Invite, collect, charge, open, release; returns how it ended.
 
         A peer's fault never raises. Raises `StoreError` if the ledger or the cache cannot write: nothing is opened
-        then.
+        then. Whatever it raises, `outcome` says how far the round came.
         """
         try:
             self._invite()
@@ -116,7 +117,7 @@ class RoundRun:
                 self._until(state)
         finally:
             self._node.updates.consume(self._spec.task, self._spec.round)
-        return self._outcome()
+        return self.outcome()
 
     # --- waiting
 
@@ -461,7 +462,20 @@ class RoundRun:
         self._release = Release(mean, receipt)
         self._download.certify({point: opening.signed for point, opening in self._answers.items()})
 
-    def _outcome(self) -> RoundOutcome:
+    def outcome(self, error: BaseException | None = None) -> RoundOutcome:
+        """How the round stands; `error` is what broke the work on it off. A sum that was opened stays a release."""
+        broken = "" if error is None else ended_by(error)
+        cut = bool(broken) and not self._round.ended
+        stands = self._tally.outcome(self._spec.round, self._round, {} if cut else self._unheard())
+        if broken and not stands.cause and self._release is None:
+            # nobody waited for those that had not answered yet
+            lost = () if self._round.state is State.COLLECTING else stands.lost
+            stands = replace(stands, cause=BROKEN, reason=f"broken off: {broken}", lost=lost)
+        seconds = max(0.0, self._node.clock.time() - self._started)
+        return replace(stands, seconds=seconds, release=self._release, broken=broken)
+
+    def _unheard(self) -> dict[str, str]:
+        """The holders that did not do their part, and why, as far as nothing is heard of them."""
         now = self._round
         quiet: frozenset[int] = frozenset()
         stopped = self._tally.cause == "stopped"
@@ -473,22 +487,4 @@ class RoundRun:
             quiet |= now.holders - now.answered
         holders = {holder.name: holder.point for holder in self._task.cohort.holders}
         silent = {name: "no-key" for name, point in holders.items() if point not in self._points}
-        silent |= {name: "no-answer" for name, point in holders.items() if point in quiet and not stopped}
-        return RoundOutcome(
-            round=self._spec.round,
-            cause=self._tally.cause,
-            reason=self._tally.reason,
-            invited=len(now.invited),
-            survivors=now.survivors,
-            rejected=tuple(self._tally.rejected),
-            discarded=tuple(self._tally.discarded),
-            lost=self._tally.lost(now.invited, now.survivors),
-            answered=tuple(sorted(self._tally.answered)),
-            silent=self._tally.silences(silent),
-            opened=self._request is not None,
-            asked_again=self._tally.asked_again.total(),
-            bytes_up=mean_of(self._tally.bytes_up),
-            bytes_down=mean_of(self._tally.bytes_down),
-            seconds=max(0.0, self._node.clock.time() - self._started),
-            release=self._release,
-        )
+        return silent | {name: "no-answer" for name, point in holders.items() if point in quiet and not stopped}

@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fednode.driver.asking import in_words
-from fednode.errors import PeerFault
+from fednode.driver.parts import RoundOutcome
+from fednode.errors import FednodeError, PeerFault
+from fednode.round import Round
+
+BROKEN = "broken"
+"""The cause of a round whose work was broken off before it had come to an end of its own."""
 
 
 @dataclass(slots=True)
@@ -61,6 +66,35 @@ class Tally:
         return "".join(
             f"; {count} {in_words(PeerFault(reason, self.details.get(reason, '')))}" for reason, count in counted
         )
+
+    def outcome(self, number: int, now: Round, silent: Mapping[str, str]) -> RoundOutcome:
+        """How round `number` stands; `silent` are holders of whom nothing was heard. It took no time yet."""
+        return RoundOutcome(
+            round=number,
+            cause=self.cause,
+            reason=self.reason,
+            invited=len(now.invited),
+            survivors=now.survivors,
+            rejected=tuple(self.rejected),
+            discarded=tuple(self.discarded),
+            lost=self.lost(now.invited, now.survivors),
+            answered=tuple(sorted(self.answered)),
+            silent=self.silences(silent),
+            opened=now.receipt is not None,
+            asked_again=self.asked_again.total(),
+            bytes_up=mean_of(self.bytes_up),
+            bytes_down=mean_of(self.bytes_down),
+            seconds=0.0,
+        )
+
+
+def ended_by(error: BaseException) -> str:
+    """What broke something off, in words: FedNode's own, or the type of an error alone, whose words are anybody's."""
+    if isinstance(error, FednodeError):
+        return str(error) or type(error).__name__
+    if isinstance(error, KeyboardInterrupt):
+        return "aborted by the operator"
+    return f"an error that nobody foresaw ({type(error).__name__})"
 
 
 def mean_of(sizes: Mapping[str, int]) -> float:

@@ -48,6 +48,9 @@ def _written(value: float, digits: int, rounding: str) -> str:
     if -4 < exponent < 12:
         return f"{exact.quantize(Decimal(1).scaleb(min(exponent - digits + 1, 0)), rounding):,f}"
     mantissa = exact.scaleb(-exponent).quantize(Decimal(1).scaleb(1 - digits), rounding)
+    if mantissa.adjusted() > 0:
+        # 9.9999 was rounded up to 10
+        return _written(float(f"{mantissa:f}e{exponent}"), digits, rounding)
     return f"{_trimmed(f'{mantissa:f}')}e{exponent}"
 
 

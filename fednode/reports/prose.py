@@ -46,8 +46,9 @@ def _what_ran(record: RunRecord) -> str:
     task, released = record.task, len(record.released)
     trained = "trained" if released else "was to train"
     sent = "who handed over sealed updates only" if released else "who hand over sealed updates only"
+    kept = "" if len(record.accuracies) == released else " One was not saved or not tested: the deviations say why."
     published = (
-        f"It published {plural(released, 'model version')}, one for each released round."
+        f"It published {plural(released, 'model version')}, one for each released round.{kept}"
         if released
         else "Nothing was released: no model version was published."
     )

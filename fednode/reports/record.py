@@ -29,6 +29,7 @@ class RoundRecord:
     late one), `lost` never answered. `noise_planned` and `noise_added` are standard deviations of the noise in each
     coordinate of the sum, in model units: of the fewest survivors less the assumed colluders, and of all updates that
     arrived and were kept. `epsilon_after` and `gaussian_after` are cumulative. Bytes are means over clients.
+    `asked_again` counts how often clients were asked once more for an update that had found no room.
     """
 
     round: int
@@ -49,6 +50,7 @@ class RoundRecord:
     bytes_up: int
     bytes_down: int
     seconds: float
+    asked_again: int = 0
 
     @property
     def released(self) -> bool:

@@ -77,10 +77,15 @@ def _troubles(record: RunRecord) -> tuple[tuple[str, str], ...]:
         "Lost": [(entry.round, names(entry.lost)) for entry in record.rounds],
         "Rejected": [(entry.round, reasons(entry.rejected)) for entry in record.rounds],
         "Discarded": [(entry.round, reasons(entry.discarded)) for entry in record.rounds],
+        "Asked again": [(entry.round, _requests(entry.asked_again)) for entry in record.rounds],
         "Holders silent": [(entry.round, names(entry.holders_silent)) for entry in record.rounds],
         "Failed": [(entry.round, entry.reason or "no reason given") for entry in record.rounds if not entry.released],
     }
     return tuple((kind, _rounds_with(found)) for kind, found in kinds.items() if any(who for _, who in found))
+
+
+def _requests(count: int) -> str:
+    return plural(count, "request") if count else ""
 
 
 def _rounds_with(found: list[tuple[int, str]]) -> str:

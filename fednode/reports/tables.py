@@ -145,10 +145,15 @@ def _troubles(entry: RoundRecord) -> Iterable[tuple[str, str, str]]:
         (names(entry.lost), "lost: never answered"),
         (reasons(entry.rejected), "rejected: what came is not in the sum"),
         (reasons(entry.discarded), "discarded: harmless, not needed, and not added to the sum"),
+        (_asked_again(entry), "asked again: an update had found no room"),
         (names(entry.holders_silent), "key holder without an answer"),
         ("" if entry.released else "the round", f"failed: {entry.reason or 'no reason given'}"),
     )
     return ((str(entry.round), who, what) for who, what in told if who)
+
+
+def _asked_again(entry: RoundRecord) -> str:
+    return plural(entry.asked_again, "request") if entry.asked_again else ""
 
 
 def claim_rows(record: RunRecord) -> tuple[tuple[str, str, str], ...]:

@@ -12,10 +12,10 @@ from kit import cohort as kit
 from kit.cohort import FakeCohort, Size
 
 from fednode.driver import Request
-from fednode.errors import Interrupted, TooFewHolders, TooFewSurvivors
+from fednode.errors import BudgetExhausted, Interrupted, StoreError, TooFewHolders, TooFewSurvivors
 from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Topic
-from fednode.protocol.requests import frame_kind
+from fednode.protocol.requests import ask_frame, frame_kind
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, GridChannel, Seen, accuracy_record, initial_record, named_arrays
 from fednode_clients.keyfolder import KeyFolder
@@ -124,12 +124,100 @@ def test_nodes_that_are_no_members_are_passed_over(cohort, tmp_path):
     assert set(seen[0].outcome.survivors) == set(cohort.size.client_names)
 
 
-def test_one_member_behind_two_nodes_is_asked_once(cohort):
-    grid = grid_of(
-        cohort, {"copy": saying(lambda m: cohort.speak("client-1", Request("query", "", frame_of(m.content))))}
-    )
-    channel = GridChannel(grid, cohort.cohort)
+def twin_of(cohort, name):
+    return saying(lambda message: cohort.speak(name, Request("query", "", frame_of(message.content))))
+
+
+@pytest.mark.parametrize("name", ["client-1", "holder-1"])
+def test_one_member_behind_two_nodes_is_asked_once_and_told_of(cohort, caplog, name):
+    grid, noticed = grid_of(cohort, {"copy": twin_of(cohort, name)}), []
+    channel = GridChannel(grid, cohort.cohort, noticed.append)
     assert channel.roll_call(lambda: False) == {member.name for member in cohort.cohort.members}
+    assert [told.partition(":")[0] for told in noticed] == [f"Two nodes speak as {name}"]
+    assert f"speak as {name}: its key folder was copied" in caplog.text and "is no member" not in caplog.text
+
+
+def test_two_copies_of_one_folder_are_told_of_once(cohort):
+    odd, noticed = {"copy": twin_of(cohort, "holder-1"), "another": twin_of(cohort, "holder-1")}, []
+    GridChannel(grid_of(cohort, odd), cohort.cohort, noticed.append).roll_call(lambda: False)
+    assert len(noticed) == 1
+
+
+class Holding(InProcGrid):
+    """A grid that keeps one node's answers back until it is told to let them go."""
+
+    held: int | None = None
+
+    def pull_messages(self, message_ids):
+        kept = [entry for entry in self._queue if entry.node == self.held]
+        for entry in kept:
+            self._queue.remove(entry)
+        found = list(super().pull_messages(message_ids))
+        self._queue.extend(kept)
+        return found
+
+
+def test_a_second_node_that_says_hello_after_the_roll_call_is_told_of_too(cohort):
+    grid, noticed = grid_of(cohort, {"copy": twin_of(cohort, "holder-1")}), []
+    grid.__class__, grid.held = Holding, 100
+    channel = GridChannel(grid, cohort.cohort, noticed.append)
+    assert channel.roll_call(lambda: False) == {member.name for member in cohort.cohort.members}
+    assert noticed == []
+    grid.held = None
+    channel.send({"client-1": Request("query", "a", ask_frame("hello", "hello"))})
+    replies = [reply for _ in range(2) for reply in channel.receive()]
+    assert [(reply.sender, reply.tag) for reply in replies] == [("client-1", "a")]
+    assert len(noticed) == 1 and "holder-1" in noticed[0]
+
+
+def test_a_round_that_is_broken_off_is_told_of_before_the_error_goes_on(cohort, monkeypatch):
+    def broken(*_):
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr("fednode.driver.rounds.combine_answers", broken)
+    seen: list[Seen] = []
+    with pytest.raises(StoreError, match="the disk is gone"):
+        strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2)
+    (event,) = seen
+    assert (event.outcome.cause, event.outcome.reason) == ("broken", "broken off: the disk is gone")
+    assert event.outcome.opened and len(event.outcome.survivors) == 4 and event.outcome.release is None
+
+
+@pytest.mark.parametrize(("kind", "heard"), [("round", 2), ("open", 1)])
+def test_who_had_not_answered_yet_is_not_to_blame_for_a_round_that_is_broken_off(cohort, monkeypatch, kind, heard):
+    driver, honest, answers = cohort.begun(), cohort.receive, []
+
+    def receive():
+        replies = honest()
+        answers.extend(reply for reply in replies if f"/{kind}/" in reply.tag)
+        if len(answers) > heard:
+            raise KeyboardInterrupt
+        return replies
+
+    monkeypatch.setattr(cohort, "receive", receive)
+    with pytest.raises(KeyboardInterrupt):
+        driver.run_round(1)
+    told = driver.broken
+    assert (told.cause, told.reason, told.broken) == ("broken", "broken off: aborted by the operator", told.reason[12:])
+    assert told.lost == told.silent == told.rejected == () and told.opened == (kind == "open")
+    assert len(told.survivors) == (2 if kind == "round" else 4)
+
+
+def test_a_round_before_which_nobody_is_asked_is_not_broken_off(cohort):
+    driver = cohort.begun(cohort.node(epsilon=1e-9))
+    with pytest.raises(BudgetExhausted):
+        driver.run_round(1)
+    assert driver.broken is None
+
+
+def test_an_evaluation_that_breaks_takes_no_release_away(cohort):
+    def evaluate(number, arrays):
+        raise ZeroDivisionError
+
+    seen: list[Seen] = []
+    with pytest.raises(ZeroDivisionError):
+        strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2, evaluate_fn=evaluate)
+    assert [(event.outcome.cause, event.metrics) for event in seen] == [("", None)] and seen[0].outcome.release
 
 
 def test_a_member_without_a_node_is_lost_and_the_others_go_on(cohort):

@@ -8,8 +8,9 @@ from kit.plainsum import InsecurePlainSum
 from kit.smallrun import InsecureLiar, report_of, small_run, small_settings
 
 from fednode.assemble import running
+from fednode.assemble.flower_app import main, to_run_config
 from fednode.assemble.planning import plan_run
-from fednode.assemble.running import Inside, RunResult, run_inproc
+from fednode.assemble.running import Inside, RunResult, run_config, run_inproc
 from fednode.clock import SystemClock
 from fednode.errors import (
     BudgetExhausted,
@@ -20,11 +21,16 @@ from fednode.errors import (
     TooFewHolders,
     TooFewSurvivors,
 )
+from fednode.inproc import InProcGrid, run_in_process
+from fednode.names import member_names
 from fednode.observer import SilentObserver, StopFlag
 from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
 from fednode.reports.markup import Markup
+from fednode.server import GridChannel, build_server_app
+from fednode_clients.app import build_app
 from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.membership import Parts
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
 ALWAYS = {"report.html", "report.json", "run.log", "config.toml"}
@@ -187,7 +193,9 @@ def test_a_disk_that_fills_up_between_two_rounds(tmp_path, monkeypatch):
     result = small_run(tmp_path, PLAIN, rounds=3)
     monkeypatch.undo()
     report = check_ended(result, StoreError, "disk-refused", 1)
-    assert [entry["outcome"] for entry in report["rounds"]] == ["released"]
+    assert [entry["outcome"] for entry in report["rounds"]] == ["released", "failed"]
+    assert report["rounds"][1]["reason"].startswith("broken off: could not write the ledger")
+    assert report["rounds"][1]["epsilon_after"] == report["rounds"][0]["epsilon_after"]
 
 
 def test_a_run_folder_that_cannot_be_made(tmp_path):
@@ -195,6 +203,47 @@ def test_a_run_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(StoreError, match="choose another --out"):
         small_run(tmp_path, PLAIN, out=Path(tmp_path / "file" / "runs"))
     assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_what_the_node_noticed_of_its_members_is_a_deviation(tmp_path, monkeypatch):
+    honest = GridChannel._enter
+
+    def twice(channel, node, reply):
+        honest(channel, node, reply)
+        if node == 105:
+            honest(channel, node + 100, reply)
+
+    monkeypatch.setattr(GridChannel, "_enter", twice)
+    said: list[str] = []
+    observer = SilentObserver()
+    observer.phase = said.append
+    result = run_inproc(small_settings(tmp_path, rounds=1), observer, StopFlag(), PLAIN)
+    (told,) = report_of(result.folder)["deviations"]
+    assert f"warning: {told}" in said
+    assert result.error is None and told.startswith("Two nodes speak as holder-2: its key folder was copied")
+    assert "nodes 105 and 205 speak as holder-2" in (result.folder / "run.log").read_text()
+
+
+class Gone:
+    """Standard error after whoever read it has left."""
+
+    def write(self, _text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise BrokenPipeError
+
+
+def test_a_run_on_flowers_engine_goes_on_when_whoever_submitted_it_is_gone(tmp_path, monkeypatch):
+    settings, keys = small_settings(tmp_path, rounds=1), tmp_path / "keys"
+    config = {**to_run_config(settings), "key-root": str(keys), **run_config(plan_run(settings), keys)}
+    names = member_names("client", settings.clients) + member_names("holder", settings.holders)
+    grid = InProcGrid(build_app(Parts()), names, config)
+    monkeypatch.setattr("sys.stderr", Gone())
+    run_in_process(build_server_app(main), grid, config)
+    monkeypatch.undo()
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert report_of(folder)["outcome"] == "finished"
 
 
 def test_no_keys_are_left_behind(tmp_path, monkeypatch):

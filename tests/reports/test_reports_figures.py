@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fednode.reports.figures import (
@@ -49,6 +49,19 @@ def test_bounds_go_up(value: float, text: str) -> None:
 
 def test_zeros_may_be_kept_so_that_a_column_lines_up() -> None:
     assert (number(1.7, zeros=True), bound(2.49, zeros=True), number(1.7)) == ("1.700", "2.490", "1.7")
+
+
+near_tens = st.builds(lambda exponent, off: 10.0**exponent * (1 - off), st.integers(-290, 290), st.floats(0, 1e-3))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(1e-300, 1e300) | near_tens, st.integers(2, 8))
+@example(9.9996e-7, 4)
+@example(9.99996e12, 4)
+def test_one_digit_stands_before_the_point_of_a_power_of_ten(value: float, digits: int) -> None:
+    for text in (number(value, digits), bound(value, digits), bound(value, digits, zeros=True)):
+        mantissa, power, _ = text.partition("e")
+        assert not power or 1 <= Decimal(mantissa) < 10, text
 
 
 @settings(max_examples=300, deadline=None)

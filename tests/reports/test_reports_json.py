@@ -30,8 +30,8 @@ def test_schema_version_1_has_these_fields() -> None:
     entry = json.loads(render_json(sample_record()))["run"]["rounds"][4]
     assert SCHEMA_VERSION == 1
     assert " ".join(sorted(entry)) == (
-        "accuracy bytes_down bytes_up discarded epsilon_after gaussian_after holders_answered holders_silent invited "
-        "lost noise_added noise_planned outcome reason rejected round seconds survivors"
+        "accuracy asked_again bytes_down bytes_up discarded epsilon_after gaussian_after holders_answered "
+        "holders_silent invited lost noise_added noise_planned outcome reason rejected round seconds survivors"
     )
     assert entry["rejected"] == [
         {"name": "client-18", "reason": "damaged"},

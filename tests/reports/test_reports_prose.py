@@ -174,3 +174,11 @@ def test_an_absurd_epsilon_is_still_written() -> None:
     record = sample_record()
     text = meaning(replace(record, guarantee=replace(record.guarantee, epsilon=1e6)))[-1]
     assert "e^1,000,000, but for" in text
+
+
+def test_a_release_whose_model_was_not_kept_is_not_called_published_without_a_word() -> None:
+    record = sample_record()
+    words = "One was not saved or not tested: the deviations say why."
+    assert words not in statement(record)
+    last = replace(record.rounds[-1], accuracy=None)
+    assert words in statement(replace(record, rounds=(*record.rounds[:-1], last)))

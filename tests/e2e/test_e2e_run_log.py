@@ -1,0 +1,78 @@
+"""run.log says what was decided: no word of an error in training, whatever it quotes, and still where it was."""
+
+import logging
+
+import pytest
+from kit.plainsum import InsecurePlainSum
+from kit.smallrun import small_run
+
+from fednode.assemble.running import Inside, logging_to
+from fednode.reports.markup import Markup
+
+PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
+SECRET = "my-card-4929-is-lost"
+
+
+@pytest.fixture(autouse=True)
+def no_plots(monkeypatch):
+    monkeypatch.setattr("fednode.reports.page._plots", lambda _record: Markup(""))
+
+
+def quoting(*_):
+    raise ValueError(f"cannot tokenise {SECRET!r}")
+
+
+def chaining(*given):
+    try:
+        quoting(*given)
+    except ValueError as error:
+        raise KeyError(SECRET) from error
+
+
+@pytest.mark.parametrize("raising", [quoting, chaining])
+@pytest.mark.parametrize("broken", ["local_sum", "clip_of", "gradient_sum"])
+def test_no_file_of_a_run_quotes_what_a_client_trained_on(tmp_path, monkeypatch, raising, broken):
+    monkeypatch.setattr(f"fednode_clients.app.{broken}", raising)
+    result = small_run(tmp_path, PLAIN)
+    files = {path.name: path.read_bytes() for path in result.folder.iterdir()}
+    assert [name for name, data in files.items() if SECRET.encode() in data] == []
+    log = files["run.log"].decode()
+    assert f"training failed: {'ValueError' if raising is quoting else 'KeyError'} at {__file__}:" in log
+    assert f"in {raising.__name__}" in log and "training-failed" in log
+
+
+def test_no_error_outside_of_training_is_quoted_either(tmp_path, monkeypatch):
+    monkeypatch.setattr("fednode_clients.app.asked_frame", quoting)
+    result = small_run(tmp_path, PLAIN)
+    assert all(SECRET.encode() not in path.read_bytes() for path in result.folder.iterdir())
+    assert "ValueError" in (result.folder / "run.log").read_text()
+
+
+def test_a_formatter_that_ran_before_leaves_no_words_behind(tmp_path):
+    path, words = tmp_path / "run.log", []
+
+    class First(logging.Handler):
+        def emit(self, record):
+            words.append(logging.Formatter().format(record))
+
+    first, members = First(), logging.getLogger("fednode.clients")
+    with logging_to(path):
+        members.addHandler(first)
+        try:
+            quoting()
+        except ValueError:
+            members.exception("training failed")
+        finally:
+            members.removeHandler(first)
+    # whoever else listens, in a process of the member's own, has all of it
+    assert SECRET in words[0] and SECRET not in path.read_text() and "ValueError at" in path.read_text()
+
+
+def test_the_nodes_own_tracebacks_stay_whole(tmp_path):
+    path = tmp_path / "run.log"
+    with logging_to(path):
+        try:
+            quoting()
+        except ValueError:
+            logging.getLogger("fednode.run").exception("ended")
+    assert "Traceback" in path.read_text() and SECRET in path.read_text()
