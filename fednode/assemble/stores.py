@@ -16,11 +16,12 @@ from fednode.cache.counted import Counted
 from fednode.cache.nest import Nested, near, nested
 from fednode.clock import Clock, SystemClock
 from fednode.errors import ConfigError, StoreError
-from fednode.live import Extras, Inspectable, Knob, StoreView, guard_knobs, memory_knobs
+from fednode.live import Extras, Inspectable, Knob, Limited, StoreView, guard_knobs, limit_knobs, memory_knobs
 from fednode.protocol.chunks import Outline
 
 if TYPE_CHECKING:
     from fednode.cache.redis import Link
+    from fednode.cache.redis_backend import RedisBackend
 
 log = logging.getLogger("fednode.run")
 
@@ -136,7 +137,8 @@ def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Store
     def made(name: str, limits: Limits) -> FileBackend:
         return stack.enter_context(FileBackend(folder / name, clock, limits, WhenFull.REFUSE))
 
-    return _fixed(plan, made("updates", update_limits(plan)), nested(made("model", model_limits(plan)), clock, _draw))
+    updates, model = made("updates", update_limits(plan)), made("model", model_limits(plan))
+    return _limited(plan, updates, model, nested(model, clock, _draw))
 
 
 def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
@@ -161,13 +163,16 @@ def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
 
     updates, model = made("updates", update_limits(plan)), made("model", model_limits(plan))
     tiered = stack.enter_context(near(MemoryBackend(clock, model_limits(plan)), model))
-    return _fixed(plan, updates, nested(tiered, clock, _draw))
+    return _limited(plan, updates, model, nested(tiered, clock, _draw))
 
 
-def _fixed(plan: Plan, updates: CacheBackend, nest: Nested) -> Stores:
-    """Stores whose limits stay as they were planned."""
-    limits = {"updates": lambda: update_limits(plan), "parameters": lambda: model_limits(plan)}
-    knobs = {"updates": (), "parameters": guard_knobs(nest.guard)}
+def _limited(plan: Plan, updates: "FileBackend | RedisBackend", model: Limited, nest: Nested) -> Stores:
+    """Stores that choose no victims, `model` being where the nest's values lie in the end."""
+    limits = {"updates": lambda: updates.limits, "parameters": lambda: model.limits}
+    knobs = {
+        "updates": limit_knobs(updates, update_limits(plan)),
+        "parameters": (*guard_knobs(nest.guard), *limit_knobs(model, model_limits(plan))),
+    }
     return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
 
 

@@ -37,6 +37,9 @@ Value: TypeAlias = object
 """
 
 
+_TEXT: Final = frozenset([str])
+
+
 class Closed(StoreError):
     """The cache was closed: nothing is read from it, and nothing stored."""
 
@@ -67,7 +70,7 @@ class TooLarge(StoreError):
 class Limits:
     """What a backend holds at most. Bytes are those of the values; `entries` bounds keys and bookkeeping.
 
-    Raises `ConfigError` where a limit is not positive, or one value at its limit would not fit at all.
+    Raises `ConfigError` where a limit is no positive `int`, or one value at its limit would not fit at all.
     """
 
     entries: int
@@ -76,8 +79,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("entries", "total_bytes", "value_bytes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"the cache limit {name} is {getattr(self, name)}; it must be at least 1")
+            limit = getattr(self, name)
+            if type(limit) is not int or limit < 1:
+                raise ConfigError(f"the cache limit {name} is {limit!r}; it must be a whole number, at least 1")
         if self.value_bytes > self.total_bytes:
             raise ConfigError(
                 f"the cache limit value_bytes is {self.value_bytes}, over total_bytes ({self.total_bytes}); lower it"
@@ -90,24 +94,46 @@ def check_key(key: object) -> None:
         raise TypeError(f"a cache key of type {type(key).__name__} means nothing; make it text (str)")
 
 
-def check_ttl(ttl: float | None) -> None:
-    """Raise `ValueError` unless `ttl` is None (never expires) or a finite number of seconds above 0; True is none.
+def checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
+    """`keys`, read once, before any is compared with another. Raises as `check_key` does."""
+    asked = tuple(keys)
+    for key in asked if set(map(type, asked)) - _TEXT else ():
+        check_key(key)
+    return asked
 
-    One too short for the clock to tell from now is a number all the same: such a value has expired once it is stored.
+
+def check_ttl(ttl: float | None) -> float | None:
+    """`ttl` as a `float` of Python; a narrower one, such as numpy's, would be added to the clock in its own precision.
+
+    Raises `ValueError` unless it is None (never expires) or a finite number of seconds above 0; True is none. One too
+    short for the clock to tell from now is a number all the same: such a value has expired once it is stored.
     """
-    if ttl is not None and not _lasts(ttl):
+    if ttl is None:
+        return None
+    seconds = _seconds(ttl)
+    if not 0 < seconds < math.inf:
         raise ValueError(
             f"a time to live of {_shown(ttl)} s means nothing; give seconds above 0, or None for no expiry"
         )
+    return seconds
 
 
-def _lasts(ttl: Any) -> bool:
-    is_number = type(ttl) is float or (isinstance(ttl, Real) and not isinstance(ttl, bool))
+def _seconds(ttl: Any) -> float:
+    if type(ttl) is float:
+        return ttl
+    if type(ttl) is bool or not isinstance(ttl, Real):
+        return math.nan
     try:
-        return is_number and math.isfinite(ttl) and bool(ttl > 0)
+        return float(ttl)
     except OverflowError:
         # a whole number beyond all floats
-        return False
+        return math.inf
+
+
+def check_items(items: object) -> None:
+    """Raise `TypeError` unless `items` is a mapping, as `set_many` takes it."""
+    if type(items) is not dict and not isinstance(items, Mapping):
+        raise TypeError(f"set_many takes a dict of keys and values, not a {type(items).__name__}; make it one")
 
 
 def _shown(ttl: Any) -> str:

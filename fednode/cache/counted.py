@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fednode.cache.backend import MISSING, CacheBackend, Missing, Usage, Value
+from fednode.cache.backend import MISSING, CacheBackend, Missing, Usage, Value, check_items
 from fednode.cache.guarded import Guarded, Loader
 from fednode.cache.tally import Tally
 
@@ -80,6 +80,7 @@ class Counted:
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """Store every item as the cache below does; counted once all are there."""
+        check_items(items)
         self._inner.set_many(items, ttl)
         self._sets.add(len(items))
 

@@ -4,17 +4,14 @@ An overwritten value stays until the new one is durable. `fednode.cache.file_for
 """
 
 import contextlib
-import heapq
 import math
 import os
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Final, Self
+from typing import NoReturn, Self
 
 from fednode.cache.backend import (
     MISSING,
@@ -25,11 +22,14 @@ from fednode.cache.backend import (
     TooLarge,
     Usage,
     Value,
+    check_items,
     check_key,
     check_ttl,
 )
+from fednode.cache.file_book import Entry, FileBook
 from fednode.cache.file_format import (
     ASIDE_NAME,
+    NUMBERS,
     VALUE_NAME,
     DamagedFile,
     Header,
@@ -38,28 +38,17 @@ from fednode.cache.file_format import (
     open_value,
     read_value,
     stem_of,
+    stem_of_key,
     withdraw,
 )
-from fednode.cache.file_place import lock_folder, make_private, require_same, spoken
+from fednode.cache.file_place import lock_folder, make_private, open_folder, require_same, spoken, unlock_folder
 from fednode.cache.forked import mend_after_fork
-from fednode.cache.memory import WhenFull
-from fednode.cache.values import encode, size_of
+from fednode.cache.memory import WhenFull, check_when_full
+from fednode.cache.pieces import encode_counted
+from fednode.cache.values import Undecodable
 from fednode.clock import Clock
 from fednode.errors import StoreError
 from fednode.files import write_whole
-
-_SLACK: Final = 64
-"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    name: str
-    number: int
-    size: int
-    expires_at: float
-    """Monotonic clock; infinite for no expiry."""
-    pinned: bool
 
 
 class FileBackend:
@@ -67,15 +56,18 @@ class FileBackend:
 
     What `set` stored is there after the process was killed and after a power cut; a `set` that was cut short left the
     old value or the new one. A deletion outlives a killed process; a power cut may undo the last ones. A truncated or
-    changed file, or one of another version, is a miss: removed and counted in `damaged`. Where the disk fails, every
-    verb raises `StoreError`. After `close` calls raise `Closed`. Within a process expiry is monotonic; across a restart
-    it is the wall clock's, and an opening with that set back leaves one ttl at most. Keys are in memory, values only
-    while a call works on them. Order of use is not kept: after opening, the oldest written entry counts as the least
-    recently used; pins are kept.
+    changed file, or one of another version, is a miss: removed and counted in `damaged`. A whole one whose value is of
+    no kind that is known here is a miss too, and stays. Where the disk fails, every verb raises `StoreError`. After
+    `close` calls raise `Closed`. Within a process expiry is monotonic; across a restart it is the wall clock's, and an
+    opening with that set back leaves one ttl at most. Keys are in memory, values only while a call works on them. Order
+    of use is not kept: after opening, the oldest written entry counts as the least recently used; pins are kept.
+
+    A call that was interrupted (Ctrl-C, or the stack ended) is done or not done, and a key that it wrote has its old
+    value or its new one, after a restart too.
 
     `limits` bound the bytes of the values; on the disk come a header each, and the one value being written. Entries
-    that lower limits leave no room for are evicted at opening under `WhenFull.EVICT`; pinned ones, and under REFUSE
-    all, stay, and `set` refuses.
+    that lower limits leave no room for, and values over a lower `value_bytes`, are evicted at opening and by `tune`
+    under `WhenFull.EVICT`; pinned ones, and under REFUSE all, stay, and `set` refuses.
 
     Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only; in a
     forked child it is closed. The folder becomes 0700, files are 0600; other files in it are left alone. The lock is
@@ -85,30 +77,35 @@ class FileBackend:
     def __init__(self, folder: Path | str, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
         if not isinstance(folder, (str, Path)):
             raise TypeError(f"a cache folder of type {type(folder).__name__} means nothing; give a path or text")
+        check_when_full(when_full)
         self._folder = folder = Path(folder)
         self._clock = clock
         self._limits = limits
         self._when_full = when_full
         self._writing = Lock()
         self._lock = Lock()
-        self._entries: dict[str, _Entry] = {}
-        self._evictable: OrderedDict[str, None] = OrderedDict()
-        self._expiries: list[tuple[float, int, str]] = []
-        self._bytes = self._pinned = self._pinned_bytes = 0
+        self._book = FileBook()
         self._evictions = self._expired = self._refusals = self._damaged = 0
         self._number = 0
         self._left: dict[str, list[str]] = {}
         """Files that could not be removed, by the key's part of their names: the value in force outlasts them."""
+        self._coming: str | None = None
+        """The file that is being written, and counts only once it is in the book."""
+        self._doubted: dict[str, None] = {}
+        """Keys whose entries and files are being changed: once a call was cut short, or failed, they may disagree."""
+        self._closed = False
         with spoken("open", folder):
             make_private(folder)
-            self._held = lock_folder(folder)
-            self._release = weakref.finalize(self, os.close, self._held)
+            self._held = open_folder(folder)
+        self._release = weakref.finalize(self, os.close, self._held)
         try:
+            with spoken("open", folder):
+                lock_folder(folder, self._held)
             self._load()
+            mend_after_fork(self)
         except BaseException:
             self._release()
             raise
-        mend_after_fork(self)
 
     def __str__(self) -> str:
         return f"the cache folder {self._folder}"
@@ -127,11 +124,16 @@ class FileBackend:
     def close(self) -> None:
         """Let another process have the folder; everything stays in it. Closing twice is allowed."""
         with self._writing, self._lock:
-            self._release()
+            self._closed = True
+            if self._release.alive:
+                # not by the last descriptor alone: a child of ours may hold another, without knowing of it
+                unlock_folder(self._held)
+                self._release()
 
     def after_fork(self) -> None:
         """In a forked child: closed, since the folder is the parent's."""
         self._writing, self._lock = Lock(), Lock()
+        self._closed = True
         self._release()
 
     def get(self, key: str) -> Value | Missing:
@@ -140,8 +142,7 @@ class FileBackend:
             entry = self._living(key)
             if entry is None:
                 return MISSING
-            if not entry.pinned:
-                self._evictable.move_to_end(key)
+            self._book.used(key)
             path = self._folder / entry.name
             with spoken("read", path):
                 try:
@@ -157,10 +158,16 @@ class FileBackend:
             with self._lock:
                 self._discard(key, entry)
             return MISSING
+        except Undecodable:
+            # the file is what was written: another program may know what to make of it
+            return MISSING
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """Those of `keys` that `get` would find, in the order asked."""
-        found = ((key, self.get(key)) for key in dict.fromkeys(keys))
+        asked = tuple(keys)
+        for key in asked:
+            check_key(key)
+        found = ((key, self.get(key)) for key in dict.fromkeys(asked))
         return {key: value for key, value in found if not isinstance(value, Missing)}
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
@@ -169,11 +176,12 @@ class FileBackend:
         Raises `StoreError` where the disk does not take it: an older value under `key` is then untouched. What was
         evicted to make room is gone all the same.
         """
-        check_ttl(ttl)
-        self._store(key, value, math.inf if ttl is None else ttl, pinned=False)
+        seconds = check_ttl(ttl)
+        self._store(key, value, math.inf if seconds is None else seconds, pinned=False)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """`set` for each item in order, up to the first refusal."""
+        check_items(items)
         check_ttl(ttl)
         for key, value in items.items():
             self.set(key, value, ttl)
@@ -195,9 +203,8 @@ class FileBackend:
         """Forget everything."""
         with self._lock:
             self._require_open()
-            for key in tuple(self._entries):
+            for key in tuple(self._book.entries):
                 self._remove(key)
-            self._expiries.clear()
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """The keys that begin with `prefix` and have not expired, as of this call."""
@@ -205,7 +212,7 @@ class FileBackend:
         with self._lock:
             self._require_open()
             now = self._clock.now()
-            entries = self._entries.items()
+            entries = self._book.entries.items()
             return iter([key for key, entry in entries if key.startswith(prefix) and entry.expires_at > now])
 
     def sweep(self) -> int:
@@ -215,19 +222,42 @@ class FileBackend:
             return self._sweep()
 
     def usage(self) -> Usage:
-        """Entries and bytes of values held right now, and counts since this was opened."""
+        """Entries and bytes of values held right now, and counts since this was opened; of a closed one too."""
         with self._lock:
-            held = (len(self._entries), self._bytes, self._pinned, self._pinned_bytes)
+            if self._doubted and not self._closed:
+                self._settle()
+            book = self._book
+            held = (len(book.entries), book.bytes, book.pinned, book.pinned_bytes)
             return Usage(*held, self._evictions, self._expired, self._refusals, self._damaged)
 
-    def _require_open(self) -> None:
-        if not self._release.alive:
-            raise Closed(str(self))
+    @property
+    def limits(self) -> Limits:
+        """The limits as they are now."""
+        return self._limits
 
-    def _living(self, key: str) -> _Entry | None:
+    def tune(self, limits: Limits) -> None:
+        """Change the limits while the cache is in use. Raises `Closed`.
+
+        Lower limits evict at once; pinned entries stay, and new ones are refused until there is room. Under
+        `WhenFull.REFUSE` nothing goes. One that was interrupted may not have evicted all: tune again.
+        """
+        # no value is on its way to the disk under the old limits meanwhile
+        with self._writing, self._lock:
+            self._require_open()
+            self._limits = limits
+            self._keep_limits()
+
+    def _require_open(self) -> None:
+        """Raise `Closed`; else everything here is as it should be when this returns."""
+        if self._closed:
+            raise Closed(str(self))
+        if self._doubted:
+            self._settle()
+
+    def _living(self, key: str) -> Entry | None:
         check_key(key)
         self._require_open()
-        entry = self._entries.get(key)
+        entry = self._book.entries.get(key)
         if entry is not None and entry.expires_at <= self._clock.now():
             self._remove(key)
             self._expired += 1
@@ -236,13 +266,12 @@ class FileBackend:
 
     def _store(self, key: str, value: Value, life: float, *, pinned: bool) -> None:
         check_key(key)
-        size = size_of(value)
-        if size > self._limits.value_bytes:
+        try:
+            encoded, size = encode_counted(value, self._limits.value_bytes)
+        except TooLarge as refusal:
             with self._lock:
                 self._require_open()
-                self._refusals += 1
-            raise TooLarge(size, self._limits.value_bytes)
-        encoded = encode(value)
+                self._refuse(refusal)
         digest = sha256(encoded).digest()
         # one writer at a time: meanwhile the others can only free room, so what was made stays
         with self._writing:
@@ -251,85 +280,106 @@ class FileBackend:
                 require_same(self._folder, self._held)
                 self._clear_left()
                 self._make_room(key, size)
-                self._number += 1
                 wall = self._clock.time() + life
-                header = Header(key, self._number, life, wall, len(encoded), size, pinned, digest)
+                header = Header(key, self._next_number(), life, wall, len(encoded), size, pinned, digest)
                 expires_at = self._clock.now() + life
-            self._write(header, encoded)
-            with self._lock:
-                self._insert(header, expires_at)
+                self._coming = header.name
+            try:
+                write_whole(self._folder / header.name, b"".join((header.pack(), encoded)), 0o600)
+                with self._lock:
+                    self._insert(header, expires_at)
+            except BaseException:
+                # said first and by plain stores, which nothing interrupts: the file may be there already
+                self._coming = None
+                self._doubted[key] = None
+                with self._lock, contextlib.suppress(StoreError):
+                    self._settle()
+                raise
+
+    def _next_number(self) -> int:
+        if self._number + 1 >= NUMBERS:
+            raise StoreError(f"the files in the cache folder {self._folder} are numbered to the end; empty it")
+        self._number += 1
+        return self._number
+
+    def _refuse(self, refusal: StoreFull | TooLarge) -> NoReturn:
+        self._refusals += 1
+        raise refusal
 
     def _make_room(self, key: str, size: int) -> None:
-        if self._fits(key, size):
+        book, limits = self._book, self._limits
+        if size > limits.value_bytes:
+            # tuned since it was counted
+            self._refuse(TooLarge(size, limits.value_bytes))
+        if book.fits(key, size, limits):
             return
         self._sweep()
-        if not self._fits(key, size) and not self._could_fit(key, size):
-            self._refusals += 1
-            raise StoreFull(
-                f"no room for {size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
-                f"{self._bytes} of {self._limits.total_bytes} bytes are in use ({self._pinned} entries are pinned); "
-                "try again later or raise the limits"
+        may_evict = self._when_full is WhenFull.EVICT and book.could_fit(key, size, limits)
+        if not book.fits(key, size, limits) and not may_evict:
+            self._refuse(
+                StoreFull(
+                    f"no room for {size} more bytes: {len(book.entries)} of {limits.entries} entries and {book.bytes} "
+                    f"of {limits.total_bytes} bytes are in use ({book.pinned} entries are pinned); try again later or "
+                    "raise the limits"
+                )
             )
         # the old value under `key` stays until the new one is on the disk
-        while not self._fits(key, size):
-            self._evict(next(other for other in self._evictable if other != key))
-
-    def _could_fit(self, key: str, size: int) -> bool:
-        """Whether evicting all that may be evicted leaves room: known before anything is."""
-        if self._when_full is WhenFull.REFUSE:
-            return False
-        old = self._entries.get(key)
-        ours = old if old is not None and old.pinned else None
-        entries = self._pinned + (ours is None)
-        total = self._pinned_bytes + size - (0 if ours is None else ours.size)
-        return entries <= self._limits.entries and total <= self._limits.total_bytes
-
-    def _fits(self, key: str, size: int) -> bool:
-        old = self._entries.get(key)
-        entries = len(self._entries) + (old is None)
-        total = self._bytes + size - (0 if old is None else old.size)
-        return entries <= self._limits.entries and total <= self._limits.total_bytes
-
-    def _write(self, header: Header, value: bytes) -> None:
-        path = self._folder / header.name
-        try:
-            write_whole(path, b"".join((header.pack(), value)), 0o600)
-        except BaseException:
-            # it may have been renamed already: what fails last is the sync of the folder
-            try:
-                path.unlink(missing_ok=True)
-            except OSError:
-                # what cannot be removed must not count: this write never happened
-                with contextlib.suppress(OSError):
-                    withdraw(path)
-                with self._lock:
-                    self._leave(header.name)
-            raise
+        while not book.fits(key, size, limits) and (victim := book.victim(but=key)) is not None:
+            self._evict(victim)
 
     def _insert(self, header: Header, expires_at: float) -> None:
-        old = self._forget(header.key) if header.key in self._entries else None
-        entry = _Entry(header.name, header.number, header.size, expires_at, header.pinned)
-        self._entries[header.key] = entry
-        self._count(entry, 1)
-        if not entry.pinned:
-            self._evictable[header.key] = None
-        if math.isfinite(expires_at):
-            heapq.heappush(self._expiries, (expires_at, header.number, header.key))
-            self._compact()
+        if self._doubted:
+            self._settle()
+        entry = Entry(header.name, header.number, header.size, expires_at, header.pinned)
+        self._doubted[header.key] = None
+        old = self._book.put(header.key, entry)
+        if old is not None:
+            self._leave(old.name)
+        self._coming = None
+        del self._doubted[header.key]
         if old is not None:
             # the new value is in force already, and its number the higher one
-            try:
-                (self._folder / old.name).unlink(missing_ok=True)
-            except OSError:
-                self._leave(old.name)
+            with contextlib.suppress(StoreError):
+                self._remove_left(stem_of(old.name))
 
     def _remove(self, key: str) -> None:
-        name = self._entries[key].name
+        name = self._book.entries[key].name
         require_same(self._folder, self._held)
         # the one in force goes last: none that is left then counts as the newest
         self._remove_left(stem_of(name))
+        self._doubted[key] = None
         self._unlink(name)
-        self._forget(key)
+        self._book.drop(key)
+        del self._doubted[key]
+
+    def _settle(self) -> None:
+        """Bring book and folder into line where a change was cut short, or failed. Raises `StoreError`."""
+        require_same(self._folder, self._held)
+        with spoken("read", self._folder):
+            names = sorted(path.name for path in self._folder.iterdir() if VALUE_NAME.fullmatch(path.name))
+        for key in tuple(self._doubted):
+            stem = stem_of_key(key)
+            entry = self._book.entries.get(key)
+            if entry is not None and entry.name not in names:
+                del self._book.entries[key]
+            in_force = -1 if entry is None or entry.name not in names else entry.number
+            others = [name for name in names if stem_of(name) == stem and number_of(name) != in_force]
+            self._left[stem] = [name for name in others if name != self._coming]
+            self._withdraw_left(stem, in_force)
+        self._book.recount()
+        self._doubted.clear()
+
+    def _withdraw_left(self, stem: str, in_force: int) -> None:
+        """Remove what was left of a key; where that cannot be, let nothing in it count as newer than what is in force.
+
+        Files of a write that never happened have a higher number, or there is none in force.
+        """
+        with contextlib.suppress(StoreError):
+            self._remove_left(stem)
+        for name in self._left.get(stem, ()):
+            if in_force < 0 or number_of(name) > in_force:
+                with contextlib.suppress(OSError):
+                    withdraw(self._folder / name)
 
     def _unlink(self, name: str) -> None:
         path = self._folder / name
@@ -352,59 +402,44 @@ class FileBackend:
             with contextlib.suppress(StoreError):
                 self._remove_left(stem)
 
-    def _forget(self, key: str) -> _Entry:
-        entry = self._entries.pop(key)
-        self._evictable.pop(key, None)
-        self._count(entry, -1)
-        return entry
-
-    def _count(self, entry: _Entry, sign: int) -> None:
-        self._bytes += sign * entry.size
-        self._pinned += sign * entry.pinned
-        self._pinned_bytes += sign * entry.size * entry.pinned
-
     def _evict(self, key: str) -> None:
         self._remove(key)
         self._evictions += 1
 
-    def _discard(self, key: str, entry: _Entry) -> None:
+    def _discard(self, key: str, entry: Entry) -> None:
         # two readers may find the same damage, and a writer may have replaced it meanwhile
-        if self._release.alive and self._entries.get(key) is entry:
+        if self._closed:
+            return
+        self._require_open()
+        if self._book.entries.get(key) is entry:
             self._remove(key)
             self._damaged += 1
 
     def _sweep(self) -> int:
         freed, now = 0, self._clock.now()
-        while self._expiries and self._expiries[0][0] <= now:
-            _, number, key = self._expiries[0]
-            entry = self._entries.get(key)
-            # an overwritten key left an item behind that speaks of an older value
-            if entry is not None and entry.number == number:
-                self._remove(key)
-                self._expired += 1
-                freed += 1
-            heapq.heappop(self._expiries)
+        while (key := self._book.due(now)) is not None:
+            self._remove(key)
+            self._expired += 1
+            freed += 1
         return freed
-
-    def _compact(self) -> None:
-        if len(self._expiries) <= 2 * len(self._entries) + _SLACK:
-            return
-        mortal = [(key, entry) for key, entry in self._entries.items() if math.isfinite(entry.expires_at)]
-        self._expiries = [(entry.expires_at, entry.number, key) for key, entry in mortal]
-        heapq.heapify(self._expiries)
 
     def _load(self) -> None:
         now, wall = self._clock.now(), self._clock.time()
         for header in sorted(self._headers(), key=lambda one: one.number):
             self._number = header.number
             self._insert(header, now + min(header.ttl, header.expires_at - wall))
-        self._number = max([self._number, *(number_of(name) for names in self._left.values() for name in names)])
+        left = [number_of(name) for names in self._left.values() for name in names]
+        self._number = max([self._number, *(number for number in left if number < NUMBERS)])
+        self._keep_limits()
+
+    def _keep_limits(self) -> None:
         self._sweep()
-        if self._when_full is WhenFull.EVICT:
-            over = len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes
-            while over and self._evictable:
-                self._evict(next(iter(self._evictable)))
-                over = len(self._entries) > self._limits.entries or self._bytes > self._limits.total_bytes
+        if self._when_full is WhenFull.REFUSE:
+            return
+        for key in self._book.larger(self._limits.value_bytes):
+            self._evict(key)
+        while not self._book.within(self._limits) and (victim := self._book.victim()) is not None:
+            self._evict(victim)
 
     def _headers(self) -> Iterator[Header]:
         with spoken("open", self._folder):
@@ -427,9 +462,12 @@ class FileBackend:
         """
         with spoken("read", self._folder):
             withdrawn = [name for name in names if is_withdrawn(self._folder / name)]
-        standing = [name for name in names if name not in withdrawn]
-        for name in (*withdrawn, *standing[:-1]):
+        # no file of ours is called so, and none that comes after it could be
+        forged = [name for name in names if number_of(name) >= NUMBERS and name not in withdrawn]
+        standing = [name for name in names if name not in withdrawn and name not in forged]
+        for name in (*withdrawn, *forged, *standing[:-1]):
             self._leave(name)
+        self._damaged += len(forged)
         if standing:
             path = self._folder / standing[-1]
             try:

@@ -5,6 +5,7 @@ unless it says of itself that it was withdrawn.
 Seal and digest find damage, not forgery: updates are sealed before they come here.
 """
 
+import math
 import os
 import re
 import stat
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from fednode.cache.backend import Value
-from fednode.cache.values import Undecodable, decode
+from fednode.cache.values import decode
 
 VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 ASIDE_NAME: Final = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.[0-9a-f]{8}")
+NUMBERS: Final = 1 << 63
+"""All numbers are below it: no number that fits a file leaves its followers none."""
 
 _MAGIC: Final = b"FNvalue2"
 _WITHDRAWN: Final = b"FNwithdrawn"
@@ -73,7 +76,13 @@ class Header:
         key, seal = file.read(key_size), file.read(_SEAL)
         if sha256(fixed + key).digest() != seal or _name(key, number) != name:
             raise DamagedFile
-        return cls(key.decode("utf-8", "surrogatepass"), number, ttl, expires_at, encoded, size, pinned == 1, digest)
+        if math.isnan(ttl) or math.isnan(expires_at):
+            raise DamagedFile
+        try:
+            text = key.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise DamagedFile from error
+        return cls(text, number, ttl, expires_at, encoded, size, pinned == 1, digest)
 
 
 def open_value(path: Path) -> BinaryIO:
@@ -81,20 +90,26 @@ def open_value(path: Path) -> BinaryIO:
 
     Raises `DamagedFile` for a pipe, a device or the like, `OSError` as `open` does.
     """
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(number).st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise DamagedFile
-        return os.fdopen(number, "rb")
-    except BaseException:
-        os.close(number)
-        raise
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller's
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise DamagedFile
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def stem_of(name: str) -> str:
     """What the names of all files of one key begin with."""
     return name[:64]
+
+
+def stem_of_key(key: str) -> str:
+    """What the names of all files of `key` begin with."""
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def number_of(name: str) -> int:
@@ -117,15 +132,15 @@ def is_withdrawn(path: Path) -> bool:
 
 
 def read_value(file: BinaryIO, name: str) -> Value:
-    """The value in the file called `name`. Raises `DamagedFile`, `OSError`."""
+    """The value in the file called `name`. Raises `DamagedFile` for what is not what was written, `OSError`.
+
+    What was written is no damage, whatever becomes of it: it raises as `decode` does.
+    """
     header = Header.read(file, name)
     encoded = file.read(header.encoded)
     if len(encoded) != header.encoded or sha256(encoded).digest() != header.digest:
         raise DamagedFile
-    try:
-        return decode(encoded)
-    except Undecodable as error:
-        raise DamagedFile from error
+    return decode(encoded)
 
 
 def _name(key: bytes, number: int) -> str:

@@ -30,23 +30,24 @@ def make_private(folder: Path) -> None:
         sync_folder(place.parent)
 
 
-def lock_folder(folder: Path) -> int:
-    """A descriptor that holds the lock of the folder itself: unlike a file in it, nobody deletes it by mistake.
+def open_folder(folder: Path) -> int:
+    """A descriptor of the folder itself: unlike a file in it, nobody deletes it by mistake. Raises `OSError`."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    Raises `StoreError` where another has it, `OSError`.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+def lock_folder(folder: Path, held: int) -> None:
+    """Take the lock of the folder that `held` is. Raises `StoreError` where another has it, `OSError`."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        os.close(descriptor)
         raise StoreError(
             f"the cache folder {folder} is in use by another process; wait for it to end or choose another folder"
         ) from error
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+
+
+def unlock_folder(held: int) -> None:
+    """Let the lock go, whoever else has the descriptor."""
+    fcntl.flock(held, fcntl.LOCK_UN)
 
 
 def require_same(folder: Path, held: int) -> None:

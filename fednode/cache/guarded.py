@@ -7,11 +7,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
+from threading import TIMEOUT_MAX, Lock
 from typing import Final, Protocol, TypeAlias
 
-from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
-from fednode.cache.flights import Flight, Flights
+from fednode.cache.backend import (
+    MISSING,
+    CacheBackend,
+    Missing,
+    StoreFull,
+    TooLarge,
+    Usage,
+    Value,
+    check_items,
+    check_ttl,
+)
+from fednode.cache.flights import Flight, Flights, Writing
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.owned import freeze, thaw
 from fednode.cache.tally import Tally
@@ -48,10 +58,10 @@ class GuardSettings:
             raise ConfigError(f"the cache's jitter is {self.jitter}; it must be from 0 to 0.5")
         if not (math.isfinite(self.negative_ttl) and self.negative_ttl >= 0):
             raise ConfigError(f"the cache's negative_ttl is {self.negative_ttl} s; give seconds, or 0 to remember none")
-        if self.negative_entries < 1:
+        if type(self.negative_entries) is not int or self.negative_entries < 1:
             raise ConfigError(f"the cache's negative_entries is {self.negative_entries}; it must be at least 1")
-        if not (math.isfinite(self.wait) and self.wait > 0):
-            raise ConfigError(f"the cache's wait is {self.wait} s; give seconds above 0")
+        if not 0 < self.wait <= TIMEOUT_MAX:
+            raise ConfigError(f"the cache's wait is {self.wait} s; give seconds above 0, {TIMEOUT_MAX:g} at most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +151,18 @@ class Guarded:
                 return found
             mine = Flight()
             try:
-                flight, current = self._flights.join(key, mine)
-                if flight is mine:
-                    return self._lead(key, mine, loader, ttl)
+                with mine.door:
+                    try:
+                        flight, current = self._flights.join(key, mine)
+                        if flight is mine:
+                            return self._lead(key, mine, loader, ttl)
+                    finally:
+                        mine.landed = True
+                        self._flights.land(key, mine)
+                landed = self._flights.wait(flight, self.settings.wait)
             finally:
-                self._flights.land(key, mine)
-            if not self._flights.wait(flight, self.settings.wait):
+                mine.ahead = None
+            if not landed:
                 raise StillLoading(
                     f"the load of {key!r} that is under way takes over {self.settings.wait:g} s; try again later"
                 )
@@ -156,18 +172,22 @@ class Guarded:
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """Store `value` for about `ttl` seconds; overtakes a load under way. Raises as the cache below does."""
-        self._flights.begin_write(key)
+        writing = Writing()
         try:
+            self._flights.begin_write(key, writing)
             self._forget_missing(key)
             self._inner.set(key, value, self._varied(ttl))
         finally:
-            self._flights.end_write(key)
+            writing.over = True
+            self._flights.end_write(key, writing)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """`set` for each item in order; lives differ from one part of the items to the next."""
+        check_items(items)
         keys = tuple(items)
-        self._flights.begin_writes(keys)
+        writing = Writing()
         try:
+            self._flights.begin_writes(keys, writing)
             for key in keys if self._absent else ():
                 self._forget_missing(key)
             if ttl is None or len(keys) <= _SAME_LIFE:
@@ -177,34 +197,41 @@ class Guarded:
             while part := dict(islice(pairs, _SAME_LIFE)):
                 self._inner.set_many(part, self._varied(ttl))
         finally:
-            self._flights.end_writes(keys)
+            writing.over = True
+            self._flights.end_writes(keys, writing)
 
     def pin(self, key: str, value: Value) -> None:
         """Store `value` where no eviction reaches it; overtakes a load under way."""
-        self._flights.begin_write(key)
+        writing = Writing()
         try:
+            self._flights.begin_write(key, writing)
             self._forget_missing(key)
             self._inner.pin(key, value)
         finally:
-            self._flights.end_write(key)
+            writing.over = True
+            self._flights.end_write(key, writing)
 
     def delete(self, key: str) -> bool:
         """Forget `key`, and that it was missing; what is being loaded is not stored. True if it was there."""
-        self._flights.begin_write(key)
+        writing = Writing()
         try:
+            self._flights.begin_write(key, writing)
             self._forget_missing(key)
             return self._inner.delete(key)
         finally:
-            self._flights.end_write(key)
+            writing.over = True
+            self._flights.end_write(key, writing)
 
     def clear(self) -> None:
         """Forget everything, remembered misses too; nothing that is being loaded is stored."""
-        self._flights.begin_clear()
+        writing = Writing()
         try:
+            self._flights.begin_clear(writing)
             with self._absent_lock:
                 self._absent.clear()
             self._inner.clear()
         finally:
+            writing.over = True
             self._flights.end_clear()
 
     def sweep(self) -> int:
@@ -241,7 +268,7 @@ class Guarded:
         self._absent_lock = Lock()
 
     def _lead(self, key: str, mine: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
-        check_ttl(ttl)
+        ttl = check_ttl(ttl)
         # somebody may have ended a load between our look and our turn; those who wait for us then look again
         held = self.get(key)
         if held is not MISSING or self._known_missing(key):
@@ -276,7 +303,7 @@ class Guarded:
                 self._absent.pop(key, None)
 
     def _varied(self, ttl: float | None) -> float | None:
-        check_ttl(ttl)
+        ttl = check_ttl(ttl)
         jitter = self.settings.jitter
         return ttl if ttl is None or not jitter else jittered(ttl, jitter, self._draw())
 

@@ -16,6 +16,8 @@ from fednode.protocol.chunks import Chunk, chunks_of
 Floats: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 Dtype = Literal["<f8", "<f4"]
 _KIND: Final = "parameters"
+_METADATA: Final = wire.MAX_HEADER - 20
+"""Bytes of JSON, with room for the digits of a version's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,22 @@ class Manifest:
 
     @staticmethod
     def from_bytes(data: object, version: int) -> "Manifest":
-        """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged."""
+        """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged.
+
+        Where the stack has no room to read it that is a `RecursionError`: it says nothing of the manifest.
+        """
         if not isinstance(data, bytes):
             raise PeerFault("malformed", "it is not bytes")
-        frame = wire.unpack(_KIND, data)
+        try:
+            frame = wire.unpack(_KIND, data)
+        except PeerFault as fault:
+            _raise_want_of_stack(fault)
+            raise
         frame.header.integer("version", version, version)
-        arrays = tuple(map(_array, json.loads(frame.body)["arrays"]))
+        try:
+            arrays = tuple(map(_array, json.loads(frame.body)["arrays"]))
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            raise PeerFault("malformed", "its arrays do not parse") from error
         return Manifest(version, frame.header.fields("metadata").raw(), arrays)
 
 
@@ -119,3 +131,109 @@ def cut(name: str, array: Floats) -> list[tuple[Chunk, bytes]]:
 def dtype_of(array: Floats) -> Dtype:
     """How an array is stored."""
     return "<f8" if array.dtype == np.float64 else "<f4"
+
+
+def plain_arrays(arrays: object) -> dict[str, Floats]:
+    """Views of these arrays by name, as plain ones. Raises `ValueError` for what is no parameters: see `write`."""
+    if not isinstance(arrays, Mapping) or not arrays:
+        raise ValueError('parameters are arrays by name, one at least; write them as {"weights": array}')
+    return {_plain_name(name): _plain_array(name, array) for name, array in arrays.items()}
+
+
+def check_finite(name: str, values: NDArray[np.generic]) -> None:
+    """Raise `ValueError` unless all values are finite."""
+    if not np.isfinite(values).all():
+        raise _no_parameters(name, values)
+
+
+def json_metadata(metadata: object) -> Mapping[str, object]:
+    """`metadata` as a reader will get it. Raises `ValueError` where that is not what was given, tuples for lists apart.
+
+    So nothing is stored that would not be read again: JSON takes keys that are no text, and makes text of them.
+    """
+    if not isinstance(metadata, Mapping):
+        raise ValueError(f"the metadata of parameters are a dict of JSON values, no {type(metadata).__name__}")
+    _check_depth(metadata)
+    try:
+        # with the levels around it, as it is stored
+        text = wire.canonical({"metadata": dict(metadata), "version": 0})
+        back = None if len(text) > _METADATA else wire.parse(text).fields("metadata").raw()
+    except (TypeError, ValueError, PeerFault) as error:
+        _raise_want_of_stack(error)
+        raise ValueError(
+            f"the metadata of parameters are no JSON that can be read again ({error}); use text, finite numbers, lists "
+            "and dicts with text for keys"
+        ) from error
+    if back is None:
+        raise ValueError(
+            f"the metadata of parameters take {len(text)} bytes as JSON, over the limits ({_METADATA} bytes); "
+            "keep large things elsewhere, or in an array"
+        )
+    if not _same(metadata, back):
+        raise ValueError(
+            "the metadata of parameters would come back as others: no JSON has keys that are no text, or text with "
+            "surrogates; make them text"
+        )
+    return back
+
+
+def _raise_want_of_stack(error: Exception) -> None:
+    """Raise what `error` came of, where that is the stack's end: it says nothing of what was read or written."""
+    if isinstance(error.__cause__, RecursionError):
+        raise error.__cause__
+
+
+def _check_depth(metadata: object) -> None:
+    level: list[Any] = [metadata]
+    # its parts, but for one level around it and one of plain values
+    for _ in range(wire.MAX_DEPTH - 1):
+        inside = (part for one in level for part in (one.values() if isinstance(one, Mapping) else one))
+        # a list that is there twice is looked at once
+        level = list({id(part): part for part in inside if isinstance(part, Mapping | list | tuple)}.values())
+    if level:
+        raise ValueError(
+            f"the metadata of parameters are no JSON to be read again: nested over {wire.MAX_DEPTH - 2} deep; make "
+            "them flatter"
+        )
+
+
+def _plain_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"parameters are numpy arrays by name; the name {name!r} is none: make a name text")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the name {name!r} has a lone surrogate (at {error.start}); give UTF-8 text") from error
+    return str(name)
+
+
+def _plain_array(name: str, array: object) -> Floats:
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise ValueError(
+            f"parameters are numpy arrays by name; {name!r} is a {type(array).__name__}: make it an array of "
+            "float64 or float32"
+        )
+    # of its own: whoever reshapes the array meanwhile cannot come between shape and values
+    view: Floats = array.view(np.ndarray)
+    if view.dtype not in (np.float64, np.float32):
+        raise _no_parameters(name, view)
+    check_finite(name, view)
+    return view
+
+
+def _no_parameters(name: str, array: NDArray[np.generic]) -> ValueError:
+    return ValueError(
+        f"parameters are finite float64 or float32 numbers; {name} ({array.dtype}) is not: check what made it"
+    )
+
+
+def _same(given: object, back: object) -> bool:
+    if isinstance(given, Mapping):
+        return (
+            isinstance(back, dict)
+            and len(given) == len(back)
+            and all(isinstance(key, str) and key in back and _same(one, back[key]) for key, one in given.items())
+        )
+    if isinstance(given, list | tuple):
+        return isinstance(back, list) and len(given) == len(back) and all(map(_same, given, back))
+    return bool(given == back)

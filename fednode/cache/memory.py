@@ -6,7 +6,18 @@ from enum import Enum
 from threading import RLock
 from typing import Final
 
-from fednode.cache.backend import MISSING, Limits, Missing, TooLarge, Usage, Value, check_key, check_ttl
+from fednode.cache.backend import (
+    MISSING,
+    Limits,
+    Missing,
+    TooLarge,
+    Usage,
+    Value,
+    check_items,
+    check_key,
+    check_ttl,
+    checked_keys,
+)
 from fednode.cache.forked import held_by_another, mend_after_fork
 from fednode.cache.owned import freeze, hand_out
 from fednode.cache.policies import PolicyMaker, policy_maker
@@ -18,6 +29,9 @@ _MOST_SHARDS: Final = 8
 _ENTRIES_PER_SHARD: Final = 1_024
 _VALUES_PER_SHARD: Final = 64
 """Largest values that a shard must have room for: otherwise one shard is full while the next is empty."""
+_MOST_PARTS: Final = 64
+"""Shards that may be asked for: `get_many` enters them one within the other."""
+_LARGEST_BATCH: Final = 1 << 20
 
 
 class WhenFull(Enum):
@@ -29,6 +43,12 @@ class WhenFull(Enum):
     """Raise `StoreFull` and keep all it has: for what nobody else has. So every entry is pinned until it is deleted."""
 
 
+def check_when_full(when_full: object) -> None:
+    """Raise `TypeError` for what is no `WhenFull`: a cache that was to refuse must not evict for a slip."""
+    if not isinstance(when_full, WhenFull):
+        raise TypeError(f"{when_full!r} does not say what to do when the cache is full; use WhenFull.EVICT or REFUSE")
+
+
 class MemoryBackend:
     """A `CacheBackend` in dicts: absolute monotonic expiry, lazy delete on `get`, three limits true after every `set`.
 
@@ -36,8 +56,9 @@ class MemoryBackend:
     shard has its part of the limits, so the parts add up to exactly what is allowed. `shards` (None: as many as leave
     each a large part; 1 under `WhenFull.REFUSE`) is 1 for a store that pins up to its limits: with more, one shard may
     be full of pins while others have room. Copies are made outside the locks. A signal handler must not ask the cache,
-    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache. A forked child has
-    a copy of its own, without what other threads were just writing.
+    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache. A call that was
+    interrupted (Ctrl-C, or the stack ended) is done or not done, and a key that it wrote has its old value or its new
+    one. A forked child has a copy of its own, where calls of other threads were interrupted.
     """
 
     def __init__(
@@ -48,6 +69,7 @@ class MemoryBackend:
         policy: str | PolicyMaker = "adaptive",
         shards: int | None = None,
     ) -> None:
+        check_when_full(when_full)
         refuses = when_full is WhenFull.REFUSE
         count = (1 if refuses else _shards_for(limits)) if shards is None else shards
         make = policy_maker(policy) if isinstance(policy, str) else policy
@@ -73,24 +95,23 @@ class MemoryBackend:
 
     def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
+        if type(key) is not str:
+            check_key(key)
         entry = self._shards[hash(key) % self._count].find(key, self._now())
         if entry is None:
-            # what is no text was never stored: a hit needs no look at its key
-            if type(key) is not str:
-                check_key(key)
             return MISSING
         return entry.content if entry.plain else hand_out(entry.content)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """Those of `keys` that `get` would find, in the order asked; one lock a shard and one reading of the clock."""
         # the caller's iterable may be slow: it is read before a lock is taken
-        found = find_many(self._shards, tuple(keys), self._now())
+        found = find_many(self._shards, checked_keys(keys), self._now())
         return {entry.key: entry.content if entry.plain else hand_out(entry.content) for entry in found}
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it."""
         if ttl is not None:
-            check_ttl(ttl)
+            ttl = check_ttl(ttl)
         if type(key) is not str:
             check_key(key)
         shard = self._shards[hash(key) % self._count]
@@ -102,6 +123,7 @@ class MemoryBackend:
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """`set` for each item in order, up to the first refusal."""
+        check_items(items)
         for key, value in items.items():
             self.set(key, value, ttl)
 
@@ -120,8 +142,9 @@ class MemoryBackend:
 
     def clear(self) -> None:
         """Forget everything."""
+        now = self._now()
         for shard in self._shards:
-            shard.clear()
+            shard.clear(now)
 
     def sweep(self) -> int:
         """Free what has expired; the number of entries freed. Of the rest it looks at one heap's head a shard."""
@@ -136,17 +159,20 @@ class MemoryBackend:
 
     def usage(self) -> Usage:
         """Entries, bytes and counts so far, over all shards."""
-        each = [shard.usage() for shard in self._shards]
+        now = self._now()
+        each = [shard.usage(now) for shard in self._shards]
         return Usage(*(sum(getattr(one, field.name) for one in each) for field in fields(Usage)))
 
     def tune(self, limits: Limits | None = None, batch: int | None = None) -> None:
         """Change the limits, and how many candidates the policy chooses a victim from, while the cache is in use.
 
-        Lower limits evict at once; pinned entries stay, and new ones are refused until there is room. Under
-        `WhenFull.REFUSE` nothing goes. Raises `ConfigError` for a batch under 1, or limits too low for the shards.
+        Lower limits evict at once, values over a lower `value_bytes` too; pinned entries stay, and new ones are refused
+        until there is room. Under `WhenFull.REFUSE` nothing goes. Raises `ConfigError` for a batch that is no whole
+        number from 1 on, or limits too low for the shards. One that was interrupted may have reached some shards only:
+        tune again.
         """
-        if batch is not None and batch < 1:
-            raise ConfigError(f"an eviction batch of {batch} has no candidate; use 1 or more")
+        if batch is not None and (type(batch) is not int or not 1 <= batch <= _LARGEST_BATCH):
+            raise ConfigError(f"an eviction batch of {batch!r} is none; use a whole number from 1 to {_LARGEST_BATCH}")
         with self._tuning:
             # read under the lock: another tune may have changed them a moment ago
             wanted = self._limits if limits is None else limits
@@ -185,7 +211,7 @@ def _shards_for(limits: Limits) -> int:
 
 def _parts(limits: Limits, count: int) -> list[Limits]:
     """`limits` divided over `count` shards, so that the parts add up to them."""
-    if not 1 <= count <= limits.entries or limits.value_bytes > limits.total_bytes // count:
+    if not 1 <= count <= min(limits.entries, _MOST_PARTS) or limits.value_bytes > limits.total_bytes // count:
         raise ConfigError(
             f"{limits.entries} entries, {limits.total_bytes} bytes and values of {limits.value_bytes} bytes cannot be "
             f"divided over {count} shards; raise the limits, lower value_bytes, or use fewer shards"

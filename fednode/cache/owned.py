@@ -43,8 +43,10 @@ class _Held:
     def __init__(self, array: Any) -> None:
         # a view of its own: whoever reshapes the array meanwhile cannot come between shape and bytes
         seen = array.view()
-        # not the caller's dtype: it may carry metadata, which is any object
-        self.dtype: Final = np.dtype(seen.dtype.str)
+        # not the caller's dtype: it may carry metadata, which is any object. One that can be changed is made anew for
+        # each view, from its name
+        plain = np.dtype(seen.dtype.str)
+        self.dtype: Final[Any] = plain if plain.isbuiltin else plain.str
         self.shape: Final[tuple[int, ...]] = seen.shape
         if seen.dtype.kind == "b":
             # numpy takes every byte above 0 for True
@@ -208,13 +210,29 @@ def _is_tensor(value: Any) -> bool:
     torch: Any = sys.modules.get("torch")
     if torch is None or type(value) not in (getattr(torch, "Tensor", None), torch.nn.Parameter):
         return False
-    if value.layout is not torch.strided or value.device.type != "cpu" or tensor_kind(value) not in TENSORS:
+    if (
+        value.layout is not torch.strided
+        or value.device.type != "cpu"
+        or tensor_kind(value) not in TENSORS
+        or not _has_memory(value)
+    ):
         raise TypeError(
             f"a {value.layout} tensor of {value.dtype} on {value.device} cannot be cached; store a plain one of "
             "numbers on the CPU"
         )
     if value.ndim > DIMENSIONS:
         raise TypeError(f"a tensor of {value.ndim} dimensions cannot be cached; give it {DIMENSIONS} at most")
+    return True
+
+
+def _has_memory(tensor: Any) -> bool:
+    """Whether it is one block of numbers: not nested, and not what `vmap` and the like hand to a function."""
+    if tensor.is_nested:
+        return False
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return False
     return True
 
 

@@ -5,7 +5,7 @@ not change is not written again: versions share it. The manifest is written last
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
@@ -14,14 +14,26 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode import wire
 from fednode.cache.backend import CacheBackend, Limits
-from fednode.cache.manifests import Floats, Manifest, StoredArray, StoredChunk, cut, dtype_of, travel_digest
+from fednode.cache.forked import mend_after_fork
+from fednode.cache.manifests import (
+    Floats,
+    Manifest,
+    StoredArray,
+    StoredChunk,
+    check_finite,
+    cut,
+    dtype_of,
+    json_metadata,
+    plain_arrays,
+    travel_digest,
+)
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.chunks import Outline
 
 _Wanted: TypeAlias = Callable[[StoredChunk], bool]
 _METADATA: Final = 1 << 17
+_DIGITS: Final = 18
 _ROW: Final = 192
 """Bytes that a chunk or an array takes in a manifest at most, but for its name and shape."""
 
@@ -43,12 +55,21 @@ class ParameterStore:
     A version becomes visible only when all of it is in the backend, and what a reader got stays as it is. Everything is
     pinned; `parameter_limits` says how much room it takes. A version that the backend lost is a `StoreError`. Each
     version has the names, shapes and dtypes that it was written with: a later one may have others. Several stores may
-    share one backend under different names. Thread-safe for any number of readers and writers.
+    share one backend under different names, one at a time under each. Thread-safe for any number of readers and
+    writers.
+
+    Made over a backend where an earlier store of this name left versions (its process was killed) it has those that
+    are whole, and numbers on from there; the rest goes with the next write. So give what begins anew a new name, or
+    `clear` it first. A call that was interrupted (`KeyboardInterrupt`) leaves nothing that the next write or `clear`
+    does not free; the version it wrote is there whole, or not at all. Raises `ValueError` for a `keep` under 1,
+    `TypeError` for a name that is no text, `StoreError` where the backend does not tell what it holds.
     """
 
     def __init__(self, backend: CacheBackend, name: str, keep: int = 2) -> None:
-        if keep < 1:
-            raise ValueError(f"keeping {keep} versions leaves nothing to read; keep at least 1")
+        if type(keep) is not int or keep < 1:
+            raise ValueError(f"keeping {keep!r} versions leaves nothing to read; keep at least 1, a whole number")
+        if type(name) is not str:
+            raise TypeError(f"parameters called {name!r} ({type(name).__name__}) have no name; make it text (str)")
         self._backend = backend
         self._name = name
         self._keep = keep
@@ -57,6 +78,9 @@ class ParameterStore:
         self._kept: tuple[Manifest, ...] = ()
         self._last = 0
         self._unfreed: set[str] = set()
+        """Keys that may be in the backend, and stay only as far as a version needs them."""
+        self._adopt()
+        mend_after_fork(self)
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -66,42 +90,38 @@ class ParameterStore:
     def write(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> int:
         """Store named arrays of float64 or float32, with JSON metadata, as the next version; returns its number.
 
-        Raises `ValueError` for no arrays, what is no such array, a value that is not finite, and metadata that is no
-        JSON or over 64 KiB; `StoreError` where the backend refuses. The version before is then still the newest, and
-        what was stored already is freed.
+        Raises `ValueError` for no arrays, what is no such array (a masked one is none), a value that is not finite, and
+        metadata that is no JSON, would not come back as it is, or is over 64 KiB; `StoreError` where the backend
+        refuses. The version before is then still the newest, and what was stored already is freed.
         """
-        _check(arrays, metadata)
+        plain, metadata = plain_arrays(arrays), json_metadata(metadata)
         with self._writing:
-            self._free(())
-            fresh: list[str] = []
+            self._free()
             try:
-                manifest = self._stored(arrays, metadata, fresh)
-            except BaseException:
-                self._free(fresh)
-                raise
-            kept = (*self._kept, manifest)
-            self._kept, self._last = kept[-self._keep :], manifest.version
-            living = {key for one in self._kept for key in self._keys(one)}
-            self._free({key for one in kept[: -self._keep] for key in self._keys(one)} - living)
+                manifest = self._stored(plain, metadata)
+                kept = (*self._kept, manifest)
+                self._unfreed.update(key for one in kept[: -self._keep] for key in self._keys(one))
+                self._kept, self._last = kept[-self._keep :], manifest.version
+            finally:
+                self._free()
         return manifest.version
 
-    def read(self, version: int | None = None, names: Collection[str] | None = None) -> ParameterSnapshot:
+    def read(self, version: int | None = None, names: Iterable[str] | None = None) -> ParameterSnapshot:
         """One version (None: the newest), its arrays of these names (None: all) read-only.
 
         Raises `StoreError` if that version is not held, or is not what was written; `ValueError` for a name that no
-        array of it has.
+        array of it has, `TypeError` for a version that is no whole number.
         """
-        if isinstance(names, str):
-            raise ValueError(f"the names of arrays come in a list; write [{names!r}]")
-        manifest, values = self._load(version, lambda stored: names is None or stored.chunk.array in names)
+        wanted = None if names is None else _names("names of arrays", names)
+        manifest, values = self._load(version, lambda stored: wanted is None or stored.chunk.array in wanted)
         have = [array.name for array in manifest.arrays]
-        unknown = sorted(map(str, set(names or ()).difference(have)))
+        unknown = sorted(map(str, (wanted or frozenset()).difference(have)))
         if unknown:
             raise ValueError(
                 f"version {manifest.version} of the parameters {self._name} has no array {', '.join(unknown)}; it has "
                 f"{', '.join(have)}"
             )
-        arrays = [array for array in manifest.arrays if names is None or array.name in names]
+        arrays = [array for array in manifest.arrays if wanted is None or array.name in wanted]
         return ParameterSnapshot(manifest.version, {array.name: array.joined(values) for array in arrays})
 
     def metadata(self, version: int | None = None) -> Mapping[str, object]:
@@ -120,7 +140,7 @@ class ParameterStore:
 
         Nothing else of the model is read. Raises as `read` does.
         """
-        asked = frozenset(ids)
+        asked = _names("ids of chunks", ids)
         manifest, values = self._load(version, lambda stored: stored.id in asked)
         found: dict[str, NDArray[np.float32]] = {}
         for array in manifest.arrays:
@@ -133,14 +153,34 @@ class ParameterStore:
     def clear(self) -> None:
         """Forget every version; the next one is numbered as if they were still there."""
         with self._writing:
-            gone = {key for one in self._kept for key in self._keys(one)}
+            self._unfreed.update(key for one in self._kept for key in self._keys(one))
             self._kept = ()
-            self._free(gone)
+            self._free()
+
+    def after_fork(self) -> None:
+        """In a forked child: who was writing is not here; what was half written goes with this child's next write."""
+        self._writing = Lock()
+
+    def _adopt(self) -> None:
+        """Take over the versions that an earlier store left whole, and note the rest of its keys for the next write."""
+        names = {key: key[len(self._prefix) + 1 :] for key in self._backend.keys(f"{self._prefix}/")}
+        ours = {key: number for key, name in names.items() if (number := _number_in(name)) is not None}
+        whole: list[Manifest] = []
+        for version in sorted((number for key, number in ours.items() if names[key].isdigit()), reverse=True):
+            found = self._backend.get_many([self._manifest_key(version)])
+            with suppress(PeerFault):
+                manifest = Manifest.from_bytes(found.get(self._manifest_key(version)), version)
+                if self._keys(manifest) <= ours.keys():
+                    whole.insert(0, manifest)
+            if len(whole) == self._keep:
+                break
+        self._kept, self._last = tuple(whole), max(ours.values(), default=0)
+        self._unfreed.update(ours)
 
     # --- writing
 
-    def _stored(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object], fresh: list[str]) -> Manifest:
-        """Pin what is new of these arrays, then their manifest; each key is in `fresh` before it is stored."""
+    def _stored(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> Manifest:
+        """Pin what is new of these arrays, then their manifest."""
         version, before = self._last + 1, self._kept[-1].arrays if self._kept else ()
         known = {(array.dtype, stored.chunk): stored for array in before for stored in array.chunks}
         listed = []
@@ -150,23 +190,27 @@ class ParameterStore:
                 sha = hashlib.sha256(data).digest()
                 stored = known.get((dtype_of(array), chunk))
                 if stored is None or stored.sha256 != sha:
-                    digest = travel_digest(_as_float32(np.frombuffer(data, dtype=dtype_of(array))))
-                    stored = StoredChunk(chunk, version, sha, digest)
-                    self._pin(self._chunk_key(stored), data, fresh)
+                    values = np.frombuffer(data, dtype=dtype_of(array))
+                    # another thread may have changed the array since it was looked at
+                    check_finite(name, values)
+                    stored = StoredChunk(chunk, version, sha, travel_digest(_as_float32(values)))
+                    self._pin(self._chunk_key(stored), data)
                 chunks.append(stored)
             listed.append(StoredArray(name, array.shape, dtype_of(array), tuple(chunks)))
         manifest = Manifest(version, metadata, tuple(listed))
-        self._pin(self._manifest_key(version), manifest.to_bytes(), fresh)
+        self._pin(self._manifest_key(version), manifest.to_bytes())
         return manifest
 
-    def _pin(self, key: str, data: bytes, fresh: list[str]) -> None:
-        fresh.append(key)
+    def _pin(self, key: str, data: bytes) -> None:
+        # noted before: whatever breaks this off, it is freed, unless a version needs it in the end
+        self._unfreed.add(key)
         self._backend.pin(key, data)
-        self._unfreed.discard(key)
 
-    def _free(self, keys: Iterable[str]) -> None:
-        """Delete these, and what could not be deleted before; what cannot be deleted now is left for the next time."""
-        self._unfreed.update(keys)
+    def _free(self) -> None:
+        """Delete what no version needs; what cannot be deleted now is left for the next time."""
+        if not self._unfreed:
+            return
+        self._unfreed.difference_update(*map(self._keys, self._kept))
         for key in tuple(self._unfreed):
             with suppress(StoreError):
                 self._backend.delete(key)
@@ -187,6 +231,8 @@ class ParameterStore:
 
     def _load(self, version: int | None, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]]:
         """A version's manifest as it lies in the backend, and the values of those chunks that are wanted."""
+        if version is not None and type(version) is not int:
+            raise TypeError(f"a version of type {type(version).__name__} means nothing; give its number (int)")
         while True:
             held = self.versions
             if not held:
@@ -251,27 +297,19 @@ def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
     )
 
 
-def _check(arrays: object, metadata: object) -> None:
-    if not isinstance(arrays, Mapping) or not arrays:
-        raise ValueError('parameters are arrays by name, one at least; write them as {"weights": array}')
-    for name, array in arrays.items():
-        if not isinstance(name, str) or not isinstance(array, np.ndarray):
-            raise ValueError(
-                f"parameters are numpy arrays by name; {name!r} is a {type(array).__name__}: make it an array of "
-                "float64 or float32, its name text"
-            )
-        if array.dtype not in (np.float64, np.float32) or not np.isfinite(array).all():
-            raise ValueError(
-                f"parameters are finite float64 or float32 numbers; {name} ({array.dtype}) is not: check what made it"
-            )
-    if not isinstance(metadata, Mapping):
-        raise ValueError(f"the metadata of parameters are a dict of JSON values, no {type(metadata).__name__}")
+def _number_in(name: str) -> int | None:
+    """The version that a key of the store names, without its prefix; None for a key that is none of its."""
+    digits = name.rpartition("@")[2] if "@" in name else name
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS else None
+
+
+def _names(what: str, names: Iterable[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise ValueError(f"the {what} come in a list; write [{names!r}]")
     try:
-        wire.canonical(metadata)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f"the metadata of parameters are no JSON ({error}); use text, finite numbers, lists and dicts"
-        ) from error
+        return frozenset(names)
+    except TypeError as error:
+        raise TypeError(f"the {what} come in a list of text, which {names!r} is not") from error
 
 
 def _as_float32(values: NDArray[np.generic]) -> NDArray[np.float32]:

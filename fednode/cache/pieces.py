@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Self
 
-from fednode.cache.backend import check_key
+from fednode.cache.backend import Value, check_key
+from fednode.cache.values import encode, freeze, thaw
 
 PIECE_BYTES: Final = 1 << 20
 """What a piece holds by default: larger ones make a server stall, and 16 MB in one command take 7 times as long."""
 GENERATION_BYTES: Final = 16
 MAX_PIECES: Final = 1 << 16
+MAX_PIECE_BYTES: Final = (1 << 32) - 1
+"""What a manifest has room for."""
 
 _MAGIC: Final = b"FNpiece1"
 _FIXED: Final = struct.Struct(f"<8sQIId{GENERATION_BYTES}s")
@@ -118,8 +121,20 @@ def encoded_limit(value_bytes: int) -> int:
     return 6 * value_bytes + 4096
 
 
+def encode_counted(value: Value, most: int) -> tuple[bytes, int]:
+    """`value` as `encode` writes it, and the bytes that it counts: of one moment, whatever other threads do to it.
+
+    Raises `TooLarge` for one over `most` bytes, and as `freeze`.
+    """
+    frozen = freeze(value, most)
+    return encode(thaw(frozen)), frozen.size
+
+
 def check_piece_bytes(piece_bytes: int, value_bytes: int) -> None:
-    """Raise `ValueError` unless the largest value comes in a number of pieces that a manifest may name."""
+    """Raise `ValueError` unless the largest value comes in a number of pieces that a manifest may name, and their size
+    too."""
+    if type(piece_bytes) is not int or piece_bytes > MAX_PIECE_BYTES:
+        raise ValueError(f"pieces of {piece_bytes!r} bytes; give a whole number, {MAX_PIECE_BYTES} at most")
     if piece_bytes < 1 or _pieces_of(encoded_limit(value_bytes), piece_bytes) > MAX_PIECES:
         raise ValueError(
             f"pieces of {piece_bytes} bytes are too small for values of {value_bytes} bytes; "

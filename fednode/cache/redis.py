@@ -10,21 +10,19 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from fednode.cache.backend import Closed, StoreFull
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.redis_address import RedisAddress
+from fednode.cache.redis_exchange import Command, Exchanges
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     import redis
 
-Command: TypeAlias = tuple[Any, ...]
 _T = TypeVar("_T")
-
-_MAX_CONNECTIONS: Final = 256
 
 
 class Reply(Enum):
@@ -59,9 +57,9 @@ class Link:
         self._options = options
         self._clock = clock
         self._lock = Lock()
-        self._made: Any = None
+        self._made: _Server | None = None
         self._closed = False
-        self._parents: list[Any] = []
+        self._parents: list[_Server] = []
         mend_after_fork(self)
 
     def __repr__(self) -> str:
@@ -117,8 +115,9 @@ class Link:
         """A connection of its own, on which the server tells of each change under `prefix`. Raises `StoreError`."""
         if self._address.cluster:
             raise StoreError("a near cache follows one server, not a cluster; it lives by time alone here")
-        client = self._client()
+        self.require_open()
         with self._spoken():
+            client = _client(self._address, self._options)
             arguments = {**client.connection_pool.connection_kwargs, "protocol": 3}
             connection = client.connection_pool.connection_class(**arguments)
             try:
@@ -139,33 +138,42 @@ class Link:
                 self._clock.sleep(pause)
         return action()
 
-    def _scanned(self, node: Any, cursor: int, pattern: bytes) -> tuple[int, list[bytes]]:
+    def _scanned(self, node: Exchanges, cursor: int, pattern: bytes) -> tuple[int, list[bytes]]:
         with self._spoken():
-            following, names = node.execute_command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            (reply,) = node.exchange([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
+            following, names = self._checked(reply)
         return int(following), names
 
-    def _memory_of(self, node: Any) -> dict[str, object]:
+    def _memory_of(self, node: Exchanges) -> dict[str, object]:
         import redis
 
         with self._spoken():
-            with suppress(redis.exceptions.NoPermissionError):
-                return dict(node.info("memory"))
-            with suppress(redis.exceptions.NoPermissionError):
-                return {str(_text(name)): value for name, value in node.config_get("maxmemory*").items()}
+            for command, read in ((("INFO", "memory"), _info), (("CONFIG", "GET", "maxmemory*"), _pairs)):
+                (reply,) = node.exchange([command])
+                if not isinstance(reply, redis.exceptions.NoPermissionError):
+                    return read(self._checked(reply))
         return {}
 
     def _once(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
         with self._spoken():
-            pipeline = self._client().pipeline(transaction=atomic)
+            made = self._server()
             try:
-                for command in commands:
-                    pipeline.execute_command(*command)
-                replies: list[Any] = pipeline.execute(raise_on_error=False)
-            finally:
-                # a connection that an error left in the pipeline goes back closed
-                with suppress(Exception):
-                    pipeline.reset()
+                replies = made.run(commands, atomic=atomic)
+            except Exception:
+                raise
+            except BaseException:
+                self._let_go(made)
+                raise
             return [self._checked(reply) for reply in replies]
+
+    def _let_go(self, made: "_Server") -> None:
+        """Ask another cluster client from now on: nobody knows in which state an interrupt left this one."""
+        if self.batches:
+            return
+        with self._lock:
+            if self._made is made:
+                self._made = None
+        made.close()
 
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, Exception):
@@ -174,22 +182,60 @@ class Link:
             raise reply
         return reply
 
-    def _nodes(self) -> list[Any]:
+    def _nodes(self) -> list[Exchanges]:
         with self._spoken():
-            client = self._client()
-            if not self._address.cluster:
-                return [client]
-            return [client.get_redis_connection(node) for node in client.get_primaries()]
+            return self._server().nodes()
 
-    def _client(self) -> Any:
+    def _server(self) -> "_Server":
         with self._lock:
             self.require_open()
             if self._made is None:
-                self._made = _connect(self._address, self._options)
+                client = _client(self._address, self._options)
+                self._made = _Cluster(client) if self._address.cluster else _exchanges(client)
             return self._made
 
     def _spoken(self) -> "_Spoken":
         return _Spoken(str(self._address), self._options)
+
+
+class _Server(Protocol):
+    """What a link asks."""
+
+    def run(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
+        """The replies, in order, errors as such."""
+        ...
+
+    def nodes(self) -> list[Exchanges]:
+        """Each primary."""
+        ...
+
+    def close(self) -> None:
+        """Let the connections go."""
+        ...
+
+
+class _Cluster:
+    """A cluster: redis-py knows where a key is."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def run(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=atomic)
+        try:
+            for command in commands:
+                pipeline.execute_command(*command)
+            return list(pipeline.execute(raise_on_error=False))
+        finally:
+            # a connection that an error left in the pipeline goes back closed
+            with suppress(Exception):
+                pipeline.reset()
+
+    def nodes(self) -> list[Exchanges]:
+        return [_exchanges(self._client.get_redis_connection(node)) for node in self._client.get_primaries()]
+
+    def close(self) -> None:
+        self._client.close()
 
 
 class Tracking:
@@ -302,11 +348,26 @@ def _reason(error: Exception) -> str:
     return str(error).rpartition("caused error: ")[2][:200] or type(error).__name__
 
 
-def _text(name: object) -> object:
-    return name.decode() if isinstance(name, bytes) else name
+def _info(reply: bytes) -> dict[str, object]:
+    """What INFO says, by name."""
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
 
 
-def _connect(address: RedisAddress, options: LinkOptions) -> Any:
+def _pairs(reply: list[bytes]) -> dict[str, object]:
+    """What CONFIG GET says, by name."""
+    return {name.decode(errors="replace"): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _exchanges(client: Any) -> Exchanges:
+    """Connections of our own to the server of a client of redis-py, which is only asked how to make them."""
+    import redis
+
+    pool = client.connection_pool
+    return Exchanges(lambda: pool.connection_class(**pool.connection_kwargs), redis.exceptions.ResponseError)
+
+
+def _client(address: RedisAddress, options: LinkOptions) -> Any:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -329,7 +390,7 @@ def _connect(address: RedisAddress, options: LinkOptions) -> Any:
         shared["host"] = named.get(address.host, address.host)
         return redis.RedisCluster(address_remap=lambda place: (named.get(place[0], place[0]), place[1]), **shared)
     where: dict[str, Any] = {"unix_socket_path": str(address.socket)} if address.socket else {}
-    return redis.Redis(db=address.db, max_connections=_MAX_CONNECTIONS, **where, **shared)
+    return redis.Redis(db=address.db, **where, **shared)
 
 
 def _tls(address: RedisAddress) -> dict[str, Any]:

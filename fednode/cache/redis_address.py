@@ -49,11 +49,13 @@ class RedisAddress:
     ) -> Self:
         """The address in the URL `text`; a `password` given apart stands for one that is not in it.
 
-        Raises `ConfigError`, which never repeats the text: it may hold a password.
+        Raises `ConfigError`, which never repeats the text: it may hold a password; `TypeError` for what is no text.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"an address of type {type(text).__name__} means nothing; write text: {_FORMS}")
         try:
             url = urlsplit(text)
-            port = url.port or _PORT
+            port = _PORT if url.port is None else url.port
         except ValueError:
             # what urlsplit complains of is a part of the text, and may be of the password
             raise ConfigError(f"the address of the cache server is no URL; write {_FORMS}") from None
@@ -64,6 +66,8 @@ class RedisAddress:
         user, password = _credentials(url, password)
         if url.scheme == "unix":
             return cls(socket=_socket(url, cluster=cluster), db=_database(url), user=user, password=password)
+        if not port:
+            raise ConfigError("the cache server's port is 0, which is nobody's; write 1 to 65535, or none for 6379")
         if not url.hostname or url.query:
             raise ConfigError(f"the address of the cache server lacks a host, or has a query; write {_FORMS}")
         db = _database(url)
@@ -86,16 +90,18 @@ def _credentials(url: SplitResult, apart: str | None) -> tuple[str | None, str |
 
 
 def _socket(url: SplitResult, *, cluster: bool) -> Path:
-    if url.hostname or not url.path.startswith("/") or cluster:
-        raise ConfigError(f"a unix socket has an absolute path, no host and no cluster; write {_FORMS}")
-    return Path(unquote(url.path))
+    path = unquote(url.path)
+    if url.hostname or url.port is not None or not path.startswith("/") or "\0" in path or cluster:
+        raise ConfigError(f"a unix socket has an absolute path, no host, no port and no cluster; write {_FORMS}")
+    return Path(path)
 
 
 def _database(url: SplitResult) -> int:
-    text = (url.query.removeprefix("db=") if url.scheme == "unix" else url.path.strip("/")) or "0"
-    if not re.fullmatch(r"[0-9]{1,5}", text):
+    form, text = (r"(?:db=([0-9]{1,5}))?", url.query) if url.scheme == "unix" else (r"/?([0-9]{1,5})?", url.path)
+    found = re.fullmatch(form, text)
+    if found is None:
         raise ConfigError(f"the database of the cache server is not a number; write {_FORMS}")
-    return int(text)
+    return int(found[1] or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,37 @@
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from threading import Lock
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
-from fednode.cache.backend import MISSING, Missing, StoreFull, TooLarge, Usage, Value, check_ttl
+from fednode.cache.backend import (
+    MISSING,
+    Limits,
+    Missing,
+    StoreFull,
+    TooLarge,
+    Usage,
+    Value,
+    check_items,
+    check_key,
+    check_ttl,
+)
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.lost import PinLost
-from fednode.cache.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
+from fednode.cache.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encode_counted, encoded_limit, key_bytes
 from fednode.cache.redis import Link
 from fednode.cache.redis_address import RedisAddress
 from fednode.cache.redis_book import Book, Noted
 from fednode.cache.redis_check import check_no_eviction
 from fednode.cache.redis_feed import Feed
 from fednode.cache.redis_values import Lasting, RedisOptions, RedisValues
-from fednode.cache.values import encode, size_of
 from fednode.clock import Clock
+from fednode.errors import ConfigError
+
+_T = TypeVar("_T")
 
 _STRIPES: Final = 64
 _BATCH: Final = 256
@@ -39,9 +53,9 @@ class RedisBackend:
     `PinLost` from `get` (is left out by `get_many`) until it is deleted or set again: each is counted once in `losses`.
     Only what this backend pinned itself is watched. `usage` counts what this backend wrote.
 
-    Raises `StoreError` where the server cannot be reached, refuses, or is too slow; a `set` or `pin` may then have
-    happened or not; `Closed` after `close`. With `options.pins`, or at the first pin, `ConfigError` for a server that
-    could evict.
+    Raises `StoreError` where the server cannot be reached, refuses, or is too slow; a `set`, `pin` or `delete` may then
+    have happened or not, as one that was interrupted (Ctrl-C, or the stack ended): what it left of pieces expires.
+    `Closed` after `close`. With `options.pins`, or at the first pin, `ConfigError` for a server that could evict.
     """
 
     def __init__(
@@ -89,6 +103,21 @@ class RedisBackend:
         """Pinned values that were found gone."""
         return self._book.losses
 
+    @property
+    def limits(self) -> Limits:
+        """The limits as they are now."""
+        return self._book.limits
+
+    def tune(self, limits: Limits) -> None:
+        """Change the limits while the cache is in use: nothing goes, and what is new is refused until there is room.
+
+        Raises `ConfigError` for larger values than those that it was opened for: pieces and reads are cut to them.
+        """
+        most = self._options.limits.value_bytes
+        if limits.value_bytes > most:
+            raise ConfigError(f"value_bytes is at most {most} here; open the cache with a larger limit")
+        self._book.tune(limits)
+
     def close(self) -> None:
         """Let the connections go, for good; everything stays on the server. Closing twice is allowed."""
         self._link.close()
@@ -104,6 +133,11 @@ class RedisBackend:
         found = self.get_lasting(key)
         return found if isinstance(found, Missing) else found.value
 
+    @property
+    def clock(self) -> Clock:
+        """What lives are reckoned by."""
+        return self._clock
+
     def get_lasting(self, key: str) -> Lasting | Missing:
         """`get`, with the time that the value has still to live."""
         found = self._read((key,))[0]
@@ -115,7 +149,10 @@ class RedisBackend:
 
     def get_many_lasting(self, keys: Iterable[str]) -> dict[str, Lasting]:
         """`get_many`, with the times that the values have still to live."""
-        wanted = tuple(dict.fromkeys(keys))
+        asked = tuple(keys)
+        for key in asked:
+            check_key(key)
+        wanted = tuple(dict.fromkeys(asked))
         found: dict[str, Lasting] = {}
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
@@ -129,30 +166,31 @@ class RedisBackend:
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull` where there is no room."""
-        check_ttl(ttl)
+        ttl = check_ttl(ttl)
         self._place(key, *self._prepared(key, value, ttl, pinned=False), ttl)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """As `CacheBackend.set_many`, small values together."""
-        check_ttl(ttl)
+        check_items(items)
+        ttl = check_ttl(ttl)
         batch: dict[str, tuple[Cut, Noted]] = {}
         waiting = 0
         try:
             for key, value in items.items():
                 ready, noted = self._prepared(key, value, ttl, pinned=False)
                 if ready.pieces or not self._link.batches:
-                    try:
-                        self._flush(batch, ttl)
-                        self._place(key, ready, noted, ttl)
-                    finally:
-                        self._book.release(noted)
+                    self._flush(batch, ttl)
+                    self._place(key, ready, noted, ttl)
                     continue
+                self._book.admit(key, noted, self._clock.now())
                 waiting = waiting * bool(batch) + ready.manifest.size
                 batch[key] = (ready, noted)
                 if len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
                     self._flush(batch, ttl)
-        finally:
+        except Exception:
             self._flush(batch, ttl)
+            raise
+        self._flush(batch, ttl)
 
     def pin(self, key: str, value: Value) -> None:
         """As `CacheBackend.pin`. Raises `ConfigError` for a server that could evict, `StoreFull` for a full one."""
@@ -163,23 +201,24 @@ class RedisBackend:
     def delete(self, key: str) -> bool:
         """As `CacheBackend.delete`. A connection that breaks meanwhile may make it False though it was there."""
         with self._stripe(key):
-            ask = [self._values.head(key), ("UNLINK", self._names.record(key))]
-            manifest = self._values.manifest(self._link.run(ask, atomic=True)[0])
             noted = self._book.entry(key)
+            self._book.leave(key)
+            manifest = self._values.delete(key, noted)
             self._book.forget(key)
         self._free(key, manifest, noted)
         return manifest is not None and manifest.expires_at > self._clock.time()
 
     def clear(self) -> None:
         """Forget everything in this namespace, whoever wrote it; nothing outside it."""
-        with ExitStack() as stack:
-            for stripe in self._stripes:
-                stack.enter_context(stripe)
-            for pattern in self._names.everything:
-                for names in self._link.scan(pattern):
-                    if names:
-                        self._link.run([("UNLINK", name) for name in names])
-            self._book.clear()
+        self._holding(range(_STRIPES), self._clear)
+
+    def _clear(self) -> None:
+        self._book.leave_all()
+        for pattern in self._names.everything:
+            for names in self._link.scan(pattern):
+                if names:
+                    self._link.run([("UNLINK", name) for name in names])
+        self._book.clear()
 
     def sweep(self) -> int:
         """The number of values of this backend that expired and were not accounted for yet; the server frees them."""
@@ -187,7 +226,12 @@ class RedisBackend:
         return self._book.sweep(self._clock.now())
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """As `CacheBackend.keys`, of this namespace, whoever wrote them."""
+        """As `CacheBackend.keys`, of this namespace, whoever wrote them; the server is asked bit by bit."""
+        check_key(prefix)
+        self._link.require_open()
+        return self._keys(prefix)
+
+    def _keys(self, prefix: str) -> Iterator[str]:
         seen: set[str] = set()
         for names in self._link.scan(self._names.beginning(prefix)):
             told = {key for name in names if (key := self._names.key(name)) is not None}
@@ -199,13 +243,17 @@ class RedisBackend:
         return self._book.usage()
 
     def lost_pins(self) -> tuple[str, ...]:
-        """Asks the server for every pinned value, without fetching it; the keys of those that are gone, sorted."""
+        """Asks the server for every pinned value, without fetching it; the keys of those that are gone, sorted.
+
+        One that was changed within, and is as long as it was, `get` finds: from then on it is among them.
+        """
         lost: list[str] = []
         pins = self._book.pins()
+        known = set(self._book.lost_keys())
         for start in range(0, len(pins), _BATCH):
             batch = pins[start : start + _BATCH]
-            there = self._link.run([("EXISTS", *self._all_names(key, noted)) for key, noted in batch])
-            suspects = [key for (key, noted), count in zip(batch, there, strict=True) if count != noted.count + 1]
+            whole = self._values.whole([(key, noted.generation) for key, noted in batch])
+            suspects = [key for (key, _), fine in zip(batch, whole, strict=True) if not fine or key in known]
             for key in suspects:
                 try:
                     self._explain(key)
@@ -249,6 +297,10 @@ class RedisBackend:
             found = self._values.read((key,))[0]
             if isinstance(found, Lasting):
                 return found
+            if self._book.is_leaving(key):
+                # not lost: a deletion that was cut short came to its end there
+                self._book.forget(key)
+                return MISSING
             if noted.pinned:
                 self._book.lost(key)
                 raise PinLost(key, self._place_name, damaged=isinstance(found, Damaged))
@@ -256,27 +308,25 @@ class RedisBackend:
             return MISSING
 
     def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, Noted]:
-        """A value ready to be written, and room held for it. Raises `TooLarge`, `StoreFull`, and as `encode`."""
-        size, limit = size_of(value), self._options.limits.value_bytes
-        if size > limit:
+        """A value ready to be written. Raises `TooLarge`, and as `encode_counted`."""
+        try:
+            data, size = encode_counted(value, self._book.limits.value_bytes)
+            if len(data) > self._limit:
+                raise TooLarge(len(data), self._limit)
+        except TooLarge:
             self._book.refused()
-            raise TooLarge(size, limit)
-        data = encode(value)
-        if len(data) > self._limit:
-            self._book.refused()
-            raise TooLarge(len(data), self._limit)
+            raise
         life = math.inf if ttl is None else ttl
         generation = self._draw(GENERATION_BYTES)
         ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
-        noted = Noted(size, self._clock.now() + life, generation, ready.manifest.count, pinned)
-        self._book.admit(key, noted, self._clock.now())
-        return ready, noted
+        return ready, Noted(size, self._clock.now() + life, generation, ready.manifest.count, pinned)
 
     def _place(self, key: str, ready: Cut, noted: Noted, ttl: float | None) -> None:
+        self._book.admit(key, noted, self._clock.now())
         try:
             with self._stripe(key):
                 before = self._book.entry(key)
-                manifest = self._values.write(key, ready, ttl)
+                manifest = self._values.write(key, ready, ttl, before)
                 self._book.note(key, noted)
         except StoreFull:
             self._book.refused()
@@ -296,27 +346,43 @@ class RedisBackend:
                 self._place(key, *ready, ttl)
 
     def _place_together(self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None) -> None:
-        commands = [one for key, (ready, _) in items.items() for one in self._values.commit(key, ready, ttl)]
-        with ExitStack() as stack:
+        numbers = sorted({hash(key) % _STRIPES for key in items})
+        try:
+            for key, manifest, old in self._holding(numbers, lambda: self._replaced(items, ttl)):
+                self._free(key, manifest, old, items[key][1].generation)
+        finally:
             for _, noted in items.values():
-                stack.callback(self._book.release, noted)
-            for number in sorted({hash(key) % _STRIPES for key in items}):
-                stack.enter_context(self._stripes[number])
-            before = [self._book.entry(key) for key in items]
-            # a small value makes two commands, and the first asks for the old manifest
-            heads = self._link.run(commands, atomic=True)[::2] if commands else []
-            for key, (_, noted) in items.items():
-                self._book.note(key, noted)
-        for (key, (_, noted)), head, old in zip(items.items(), heads, before, strict=True):
-            self._free(key, self._values.manifest(head), old, noted.generation)
+                self._book.release(noted)
+
+    def _replaced(
+        self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None
+    ) -> list[tuple[str, Manifest | None, Noted | None]]:
+        """Put all in place at once; for each the manifest that was there, and what the book knew to be there."""
+        if not items:
+            return []
+        before = [self._book.entry(key) for key in items]
+        each = zip(items.items(), before, strict=True)
+        writes = [self._values.commit(key, ready, ttl, old) for (key, (ready, _)), old in each]
+        replies = self._link.run([one for write in writes for one in write], atomic=True)
+        for key, (_, noted) in items.items():
+            self._book.note(key, noted)
+        # the first command of each write asks for the old manifest
+        starts = accumulate((len(write) for write in writes[:-1]), initial=0)
+        manifests = [self._values.manifest(replies[start]) for start in starts]
+        return list(zip(items, manifests, before, strict=True))
+
+    def _holding(self, numbers: Sequence[int], action: Callable[[], _T]) -> _T:
+        """What `action` answers with these stripes held, in order: each `with` in another, which no interrupt leaves
+        half entered."""
+        if not numbers:
+            return action()
+        with self._stripes[numbers[0]]:
+            return self._holding(numbers[1:], action)
 
     def _free(self, key: str, manifest: Manifest | None, noted: Noted | None, new: bytes = b"") -> None:
         # both: a transaction that was sent again after its answer was lost sees what it wrote itself the first time
         old = {(one.generation, one.count) for one in (manifest, noted) if one is not None and one.generation != new}
         self._values.unlink_pieces(key, old)
-
-    def _all_names(self, key: str, noted: Noted) -> list[bytes]:
-        return [self._names.record(key), *self._names.pieces(key, noted.generation, noted.count)]
 
     def _stripe(self, key: str) -> Lock:
         return self._stripes[hash(key) % _STRIPES]

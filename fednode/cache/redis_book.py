@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from fednode.cache.backend import Limits, StoreFull, Usage
 from fednode.cache.forked import mend_after_fork
@@ -13,7 +14,7 @@ _SLACK: Final = 64
 """Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Noted:
     """One value that was written and not yet deleted. `expires_at` is monotonic, infinite for no expiry."""
 
@@ -25,15 +26,22 @@ class Noted:
 
 
 class Book:
-    """Thread-safe. It follows the writes of this process alone: what others write to the server is not in it."""
+    """Thread-safe. It follows the writes of this process alone: what others write to the server is not in it.
+
+    A change that was cut short is in force from its first step on; the next call counts anew. Room that is held for a
+    write is free again with the `Noted` of it, however the write ended.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._lock = Lock()
-        self._coming: dict[bytes, tuple[str, int]] = {}
+        self._whole = True
+        self._coming: WeakKeyDictionary[Noted, str] = WeakKeyDictionary()
         self._entries: dict[str, Noted] = {}
         self._expiries: list[tuple[float, bytes, str]] = []
         self._lost: set[str] = set()
+        self._leaving: set[str] = set()
+        """Keys whose deletion was asked for; whether it happened, nobody may know."""
         self._bytes = self._pinned = self._pinned_bytes = 0
         self._evictions = self._expired = self._refusals = self._damaged = self._losses = 0
         mend_after_fork(self)
@@ -41,11 +49,18 @@ class Book:
     def after_fork(self) -> None:
         """In a forked child: writes under way are the parent's, and the sums are those of what is noted."""
         self._lock = Lock()
-        self._coming = {}
-        self._bytes = self._pinned = self._pinned_bytes = 0
-        for noted in self._entries.values():
-            self._count(noted, 1)
-        self._list_expiries()
+        self._coming = WeakKeyDictionary()
+        self._recount()
+
+    @property
+    def limits(self) -> Limits:
+        """What the book is held to."""
+        return self._limits
+
+    def tune(self, limits: Limits) -> None:
+        """Hold what is new to other limits."""
+        with self._lock:
+            self._limits = limits
 
     @property
     def losses(self) -> int:
@@ -64,11 +79,12 @@ class Book:
     def admit(self, key: str, noted: Noted, now: float) -> None:
         """Hold room for a write until it is noted or released. Raises `StoreFull` where there is none."""
         with self._lock:
-            self._coming[noted.generation] = (key, noted.size)
+            self._settle()
+            self._coming[noted] = key
             if not self._fits():
                 self._sweep(now)
             if not self._fits():
-                del self._coming[noted.generation]
+                del self._coming[noted]
                 self._refusals += 1
                 raise StoreFull(
                     f"no room for {noted.size} more bytes: {len(self._entries)} of {self._limits.entries} entries and "
@@ -76,36 +92,58 @@ class Book:
                 )
 
     def release(self, noted: Noted) -> None:
-        """The write did not happen, or nobody knows; harmless where it was noted."""
+        """The write did not happen, or nobody knows; harmless where it was noted, or never admitted."""
         with self._lock:
-            self._coming.pop(noted.generation, None)
+            self._coming.pop(noted, None)
 
     def note(self, key: str, noted: Noted) -> None:
         """`key` was written."""
         with self._lock:
-            self._coming.pop(noted.generation, None)
-            self._drop(key)
-            self._entries[key] = noted
+            self._settle()
+            self._whole = False
+            self._lost.discard(key)
+            self._leaving.discard(key)
+            old, self._entries[key] = self._entries.get(key), noted
+            self._coming.pop(noted, None)
+            if old is not None:
+                self._count(old, -1)
             self._count(noted, 1)
             if math.isfinite(noted.expires_at):
                 heapq.heappush(self._expiries, (noted.expires_at, noted.generation, key))
                 self._compact()
+            self._whole = True
+
+    def leave(self, key: str) -> None:
+        """`key` is about to be deleted: what is missing of it from now on was not lost."""
+        with self._lock:
+            self._leaving.add(key)
+
+    def leave_all(self) -> None:
+        """Everything is."""
+        with self._lock:
+            self._leaving.update(self._entries)
+
+    def is_leaving(self, key: str) -> bool:
+        """Whether somebody tried to delete `key` since it was written."""
+        return key in self._leaving
 
     def forget(self, key: str) -> None:
         """`key` was deleted."""
         with self._lock:
+            self._settle()
             self._drop(key)
 
     def clear(self) -> None:
         """Everything was deleted."""
         with self._lock:
+            self._settle()
             for key in tuple(self._entries):
                 self._drop(key)
-            self._expiries.clear()
 
     def evicted(self, key: str) -> None:
         """`key` is gone before its time."""
         with self._lock:
+            self._settle()
             self._evictions += key in self._entries
             self._drop(key)
 
@@ -114,6 +152,11 @@ class Book:
         with self._lock:
             self._losses += key not in self._lost
             self._lost.add(key)
+
+    def lost_keys(self) -> tuple[str, ...]:
+        """Those that `lost` was told of, and that nobody deleted or set since."""
+        with self._lock:
+            return tuple(self._lost)
 
     def refused(self) -> None:
         """A value found no room."""
@@ -128,11 +171,13 @@ class Book:
     def sweep(self, now: float) -> int:
         """Forget what expired by `now`; how many."""
         with self._lock:
+            self._settle()
             return self._sweep(now)
 
     def usage(self) -> Usage:
         """Entries, bytes and counts so far."""
         with self._lock:
+            self._settle()
             return Usage(
                 entries=len(self._entries),
                 bytes=self._bytes,
@@ -147,11 +192,11 @@ class Book:
     def _fits(self) -> bool:
         """Whether all that is there and all that comes fits, whichever of the writes on their way happen."""
         entries, total = len(self._entries), self._bytes
-        for key, size in self._coming.values():
+        for noted, key in self._coming.items():
             old = self._entries.get(key)
             entries += old is None
             # one that shrinks lends nobody its room: it may fail, and leave the old value there
-            total += size if old is None else max(0, size - old.size)
+            total += noted.size if old is None else max(0, noted.size - old.size)
         return entries <= self._limits.entries and total <= self._limits.total_bytes
 
     def _sweep(self, now: float) -> int:
@@ -166,10 +211,24 @@ class Book:
         return self._expired - before
 
     def _drop(self, key: str) -> None:
-        noted = self._entries.pop(key, None)
+        if key in self._entries:
+            self._whole = False
+            self._count(self._entries.pop(key), -1)
+            self._whole = True
+        # last: for as long as there is an entry, it is known that it was to go
         self._lost.discard(key)
-        if noted is not None:
-            self._count(noted, -1)
+        self._leaving.discard(key)
+
+    def _settle(self) -> None:
+        if not self._whole:
+            self._recount()
+            self._whole = True
+
+    def _recount(self) -> None:
+        self._bytes = self._pinned = self._pinned_bytes = 0
+        for noted in self._entries.values():
+            self._count(noted, 1)
+        self._list_expiries()
 
     def _count(self, noted: Noted, sign: int) -> None:
         self._bytes += sign * noted.size
@@ -182,5 +241,6 @@ class Book:
 
     def _list_expiries(self) -> None:
         mortal = [(key, noted) for key, noted in self._entries.items() if math.isfinite(noted.expires_at)]
-        self._expiries = [(noted.expires_at, noted.generation, key) for key, noted in mortal]
-        heapq.heapify(self._expiries)
+        listed = [(noted.expires_at, noted.generation, key) for key, noted in mortal]
+        heapq.heapify(listed)
+        self._expiries = listed

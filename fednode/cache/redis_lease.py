@@ -68,7 +68,9 @@ class Lease:
     def renew(self) -> None:
         """Say it now. Raises `StoreError`."""
         # in this order: a mark is never there before its lease
-        self._link.run([("SET", _lease(self._run), b"", "PX", self._life)])
+        # a server at its maxmemory takes no SET, but extends what it has
+        if self._link.run([("PEXPIRE", _lease(self._run), self._life)]) != [1]:
+            self._link.run([("SET", _lease(self._run), b"", "PX", self._life)])
         self._link.run([("SET", _mark(self._run), b"")])
 
     def keep(self) -> None:

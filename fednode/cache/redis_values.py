@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from fednode.cache.backend import Limits, Value
+from fednode.cache.backend import Limits, StoreFull, Value
 from fednode.cache.pieces import (
     HEAD_BYTES,
     PIECE_BYTES,
@@ -22,8 +23,9 @@ from fednode.cache.pieces import (
     encoded_limit,
     key_bytes,
 )
-from fednode.cache.redis import Command, Link, LinkOptions
+from fednode.cache.redis import Link, LinkOptions
 from fednode.cache.redis_address import Names
+from fednode.cache.redis_exchange import Command
 from fednode.cache.values import Undecodable, decode
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
@@ -55,8 +57,10 @@ class RedisOptions:
 
     def __post_init__(self) -> None:
         Names(self.namespace)
-        if not 1.0 <= self.orphan_seconds < math.inf:
-            raise ConfigError(f"orphan_seconds of {self.orphan_seconds} leave no time to write; give at least 1")
+        if not 1.0 <= self.orphan_seconds <= _LONGEST_MS / 1000:
+            raise ConfigError(
+                f"orphan_seconds of {self.orphan_seconds} leave no time to write, or no end of it; give at least 1"
+            )
         try:
             check_piece_bytes(self.piece_bytes, self.limits.value_bytes)
         except ValueError as error:
@@ -70,6 +74,19 @@ class Lasting(NamedTuple):
     seconds: float
 
 
+class _Pieces(Protocol):
+    """One write: its generation, and how many pieces it has."""
+
+    @property
+    def generation(self) -> bytes: ...
+
+    @property
+    def count(self) -> int: ...
+
+
+Written: TypeAlias = _Pieces | None
+
+
 class RedisValues:
     """The values of one namespace, without an account of them. Thread-safe."""
 
@@ -78,6 +95,7 @@ class RedisValues:
         self._options = options
         self._clock = clock
         self._limit = encoded_limit(options.limits.value_bytes)
+        self._orphan_ms = math.ceil(options.orphan_seconds * 1000)
         self.names = Names(options.namespace)
 
     def read(self, keys: Sequence[str]) -> list[Lasting | Damaged | None]:
@@ -104,13 +122,20 @@ class RedisValues:
         except Damaged:
             return None
 
-    def write(self, key: str, ready: Cut, ttl: float | None) -> Manifest | None:
-        """Put a value in place of the old one, and return that one's manifest. Raises `StoreError`, `StoreFull`."""
+    def write(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> Manifest | None:
+        """Put a value in place of the old one, and return that one's manifest. Raises `StoreError`, `StoreFull`.
+
+        `old` is what the caller knows to have been written before: its pieces expire from the very moment on.
+        """
         names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
         try:
             self._send_pieces(names, ready)
-            replies = self._link.run(self.commit(key, ready, ttl), atomic=True)
         except StoreError:
+            self._unlink(names)
+            raise
+        try:
+            replies = self._link.run(self.commit(key, ready, ttl, old), atomic=True)
+        except StoreFull:
             self._unlink(names)
             raise
         if names and replies[-2] != len(names):
@@ -118,19 +143,56 @@ class RedisValues:
             raise StoreError(f"the cache server lost pieces of {key} while it was written; try again")
         return self.manifest(replies[0])
 
-    def commit(self, key: str, ready: Cut, ttl: float | None) -> list[Command]:
+    def commit(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> list[Command]:
         """The old manifest, the pieces kept for as long as the record, their number, and the record."""
         names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
         # the server takes no life beyond its own reckoning of time
         life_ms = None if ttl is None else math.ceil(min(ttl * 1000, _LONGEST_MS))
         life: tuple[object, ...] = () if life_ms is None else ("PX", life_ms)
-        keep: list[Command]
+        keep: list[Command] = [("PEXPIRE", piece, self._orphan_ms) for piece in self._pieces(key, old)]
         if life_ms is None:
-            keep = [("PERSIST", piece) for piece in names]
+            keep += [("PERSIST", piece) for piece in names]
         else:
-            keep = [("PEXPIRE", piece, life_ms + _GRACE_MS) for piece in names]
+            keep += [("PEXPIRE", piece, life_ms + _GRACE_MS) for piece in names]
         count: list[Command] = [("EXISTS", *names)] if names else []
         return [self.head(key), *keep, *count, ("SET", self.names.record(key), ready.record, *life)]
+
+    def delete(self, key: str, old: Written) -> Manifest | None:
+        """Remove a value with the pieces that are known; the manifest that was there. Raises `StoreError`."""
+        # one command: whoever is killed leaves no pieces without a record
+        commands = [self.head(key), ("UNLINK", self.names.record(key), *self._pieces(key, old))]
+        try:
+            replies = self._link.run(commands, atomic=True)
+        except StoreFull:
+            # a server at its maxmemory takes no transaction, but lets go what it has
+            replies = self._link.run(commands)
+        return self.manifest(replies[0])
+
+    def whole(self, keys: Sequence[tuple[str, bytes]]) -> list[bool]:
+        """Whether of each key the record of this generation is there, and all pieces of it, as long as they should be.
+
+        Fetches a few bytes of each: what was changed within, only `read` finds.
+        """
+        heads = self._link.run([self.head(key) for key, _ in keys])
+        asked: list[list[Command]] = []
+        for (key, generation), head in zip(keys, heads, strict=True):
+            manifest = self.manifest(head)
+            ours = manifest is not None and manifest.generation == generation
+            asked.append(self._ends(key, manifest) if manifest is not None and ours else [])
+        answers = iter(self._link.run([command for commands in asked for command in commands]))
+        sizes = [[isinstance(one, bytes) and len(one) == 1 for one in islice(answers, len(each))] for each in asked]
+        return [bool(each) and all(each) for each in sizes]
+
+    def _ends(self, key: str, manifest: Manifest) -> list[Command]:
+        """Asks for the last byte of each part and the one behind it: one is there, the other is not."""
+        if not manifest.count:
+            last = HEAD_BYTES + manifest.size - 1
+            return [("GETRANGE", self.names.record(key), last, last + 1)]
+        names = self._pieces(key, manifest)
+        return [("GETRANGE", name, size - 1, size) for name, size in zip(names, manifest.lengths, strict=True)]
+
+    def _pieces(self, key: str, written: Written) -> list[bytes]:
+        return [] if written is None else self.names.pieces(key, written.generation, written.count)
 
     def unlink_pieces(self, key: str, written: Iterable[tuple[bytes, int]]) -> None:
         """Free the pieces of writes, each a generation and a number of pieces, whose record no longer stands."""
@@ -147,7 +209,8 @@ class RedisValues:
         except Damaged as damage:
             return damage
         except Undecodable:
-            return Damaged()
+            # it is what was written: another program may know what to make of it
+            return None
 
     def _value(self, key: str, record: Any) -> Lasting | None:
         for _ in range(_ATTEMPTS):
@@ -180,11 +243,10 @@ class RedisValues:
 
     def _send_pieces(self, names: Sequence[bytes], ready: Cut) -> None:
         started = self._clock.now()
-        life = math.ceil(self._options.orphan_seconds * 1000)
         per_run = max(1, _RUN_BYTES // self._options.piece_bytes)
         for start in range(0, len(names), per_run):
             batch = zip(names[start : start + per_run], ready.pieces[start : start + per_run], strict=True)
-            self._link.run([("SET", name, piece, "PX", life) for name, piece in batch])
+            self._link.run([("SET", name, piece, "PX", self._orphan_ms) for name, piece in batch])
             if self._clock.now() - started > self._options.orphan_seconds / 2:
                 raise StoreError("the cache server took too long for the pieces of one value; raise orphan_seconds")
 

@@ -1,13 +1,12 @@
 """One part of a cache in memory: its own lock, index, policy, heap of expiries and share of the limits."""
 
 import heapq
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from math import inf
 from threading import RLock
-from typing import Final
+from typing import Final, TypeVar
 
-from fednode.cache.backend import Limits, StoreFull, Usage, Value, check_key
+from fednode.cache.backend import Limits, StoreFull, Usage, Value
 from fednode.cache.forked import held_by_another
 from fednode.cache.policies import Mark, Policy, PolicyMaker
 
@@ -16,10 +15,15 @@ _SLACK: Final = 64
 _SLICE: Final = 1_000
 """Heap items a sweep takes off before it lets the others in."""
 
+_T = TypeVar("_T")
 
-_INSIDE: Final = (
-    "the cache was asked by a destructor or a signal handler that ran within a call of the cache; leave it to a thread"
-)
+
+class _Inside(RuntimeError):
+    def __init__(self) -> None:
+        super().__init__(
+            "the cache was asked by a destructor or a signal handler that ran within a call of the cache; leave it to "
+            "a thread"
+        )
 
 
 class Entry:
@@ -48,12 +52,16 @@ class Shard:
     `refuses`: what is there stays until it expires or is deleted, instead of making way.
 
     The interpreter may run a destructor, or a signal handler, in the middle of a call. Where that asks the shard again,
-    it gets a `RuntimeError` instead of a lock that its own thread holds.
+    it gets a `RuntimeError` instead of a lock that its own thread holds. Where it raises, or the stack ends, the next
+    call reckons the shard anew: `with` on a lock of the library, and a store to an attribute, are what nothing can
+    come between, and no lock is taken, and no state left, in another way.
     """
 
     def __init__(self, limits: Limits, make_policy: PolicyMaker, *, refuses: bool) -> None:
         self._lock = RLock()
         self._busy = False
+        """A call is in it, or was interrupted in it and left it `torn`: then only the index says what holds."""
+        self._torn = False
         self._limits = limits
         self._make_policy = make_policy
         self._refuses = refuses
@@ -62,50 +70,47 @@ class Shard:
         self._expiries: list[tuple[float, int, str]] = []
         self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
         self._generation = self._evictions = self._expired = self._refusals = 0
-
-    def __enter__(self) -> None:
-        """Nobody else, and no call of this thread that is under way, is in the shard until `__exit__`."""
-        self._lock.acquire()
-        if self._busy:
-            self._lock.release()
-            raise RuntimeError(_INSIDE)
-        self._busy = True
-
-    def __exit__(self, *_: object) -> None:
-        self._busy = False
-        self._lock.release()
+        self._replaced: Entry | None = None
+        """What lived under the key that is being written: there again if that is interrupted."""
 
     def find(self, key: str, now: float) -> Entry | None:
         """The entry under `key` that has not expired; counts as a use."""
-        # as `with self`, without its two calls on the hottest paths
+        # as `inside`, without its calls on the hottest paths
         with self._lock:
             if self._busy:
-                raise RuntimeError(_INSIDE)
+                self._settle(now)
             self._busy = True
             try:
                 entry = self._entries.get(key)
-                if entry is None:
-                    return None
-                if entry.expires_at <= now:
-                    self._expire(key)
-                    return None
-                marks = entry.marks
-                if marks:
-                    self._policy.used(marks, now)
-                return entry
-            finally:
-                self._busy = False
+                if entry is not None:
+                    if entry.expires_at > now:
+                        marks = entry.marks
+                        if marks:
+                            self._policy.used(marks, now)
+                    else:
+                        self._expire(key)
+                        entry = None
+            except BaseException:
+                self._torn = True
+                raise
+            self._busy = False
+            return entry
 
     def put(self, entry: Entry, now: float) -> None:
         """Store `entry`; raises `StoreFull`, with everything as it was, where there is no room for it."""
         with self._lock:
             if self._busy:
-                raise RuntimeError(_INSIDE)
+                self._settle(now)
             self._busy = True
             try:
                 self._put(entry, now)
-            finally:
+            except StoreFull:
                 self._busy = False
+                raise
+            except BaseException:
+                self._torn = True
+                raise
+            self._busy = False
 
     def refused(self) -> None:
         """Count a value that was over the limit for one value."""
@@ -114,68 +119,91 @@ class Shard:
 
     def delete(self, key: str, now: float) -> bool:
         """Forget `key`; True if it was there and had not expired."""
-        with self:
-            entry = self._entries.get(key)
-            if entry is None:
-                return False
-            if entry.expires_at <= now:
-                self._expire(key)
-                return False
-            self._remove(key)
-            return True
+        with self._lock:
+            if self._busy:
+                self._settle(now)
+            self._busy = True
+            try:
+                entry = self._entries.get(key)
+                there = entry is not None and entry.expires_at > now
+                if there:
+                    self._remove(key)
+                elif entry is not None:
+                    self._expire(key)
+            except BaseException:
+                self._torn = True
+                raise
+            self._busy = False
+            return there
 
-    def clear(self) -> None:
+    def clear(self, now: float) -> None:
         """Forget everything but the counts."""
-        with self:
+
+        def step() -> object:
             policy, self._policy = self._policy, self._make_policy()
             self._policy.batch = policy.batch
-            # all of it is let go after the lock
             gone, self._entries = self._entries, {}
             heap, self._expiries = self._expiries, []
             self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
-        del gone, heap, policy
+            return gone, heap, policy
+
+        # all of it is let go after the lock
+        inside((self,), now, step)
 
     def sweep(self, now: float) -> int:
         """Free what has expired, in slices between which others get the lock; the number of entries freed."""
-        freed = 0
-        while True:
-            with self:
-                before = len(self._entries)
-                more = self._expire_due(now, _SLICE)
-                freed += before - len(self._entries)
-            if not more:
-                return freed
+
+        def step() -> tuple[int, bool]:
+            before = len(self._entries)
+            more = self._expire_due(now, _SLICE)
+            return before - len(self._entries), more
+
+        freed, more = inside((self,), now, step)
+        while more:
+            also, more = inside((self,), now, step)
+            freed += also
+        return freed
 
     def tune(self, limits: Limits, batch: int | None, now: float) -> None:
         """Take new limits, and evict at once what is over them and not pinned; `batch` is the policy's."""
-        with self:
+
+        def step() -> None:
+            lower = limits.value_bytes < self._limits.value_bytes
             self._limits = limits
             if batch is not None:
                 self._policy.batch = batch
             if not self._refuses:
+                if lower:
+                    self._evict_larger(limits.value_bytes)
                 self._evict(0, 0, now)
+
+        inside((self,), now, step)
 
     def keys(self, prefix: str, now: float) -> list[str]:
         """The keys with `prefix` that have not expired."""
-        with self:
-            return [key for key, entry in self._entries.items() if entry.expires_at > now and key.startswith(prefix)]
+        return inside(
+            (self,),
+            now,
+            lambda: [key for key, one in self._entries.items() if one.expires_at > now and key.startswith(prefix)],
+        )
 
     def after_fork(self, now: float) -> None:
         """In a forked child: a call of a thread that is not here any more ends where it was, between two steps.
 
-        What is stored and what is not is then as the index says, pins too; all else is reckoned anew from it. An entry
-        that was being overwritten may be gone, and the order of use is lost.
+        What is stored and what is not is then as after an interrupt.
         """
         if not held_by_another(self._lock):
             return
         self._lock = RLock()
         if self._busy:
-            self._busy = False
-            self._reckon(now)
+            self._torn = True
+            self._settle(now)
 
-    def usage(self) -> Usage:
+    def usage(self, now: float) -> Usage:
         """What is held, and the counts so far."""
         with self._lock:
+            if self._torn:
+                self._settle(now)
             return Usage(
                 len(self._entries),
                 self._bytes,
@@ -186,7 +214,24 @@ class Shard:
                 self._refusals,
             )
 
+    def _settle(self, now: float) -> None:
+        """Make good what an interrupted call has left. Raises `RuntimeError` where a call is under way."""
+        if not self._torn:
+            raise _Inside
+        self._torn = False
+        try:
+            self._reckon(now)
+        except BaseException:
+            self._torn = True
+            raise
+        self._busy = False
+
     def _reckon(self, now: float) -> None:
+        """All else anew from the index, which is whole after every step, pins too. The order of use is lost."""
+        old = self._replaced
+        if old is not None:
+            self._entries.setdefault(old.key, old)
+            self._replaced = None
         entries = tuple(self._entries.values())
         policy, self._policy = self._policy, self._make_policy()
         self._policy.batch = policy.batch
@@ -207,6 +252,7 @@ class Shard:
         self._make_room(key, entry, now)
         self._generation = entry.generation = self._generation + 1
         self._entries[key] = entry
+        self._replaced = None
         self._bytes += entry.size
         if entry.pinned:
             self._pinned += 1
@@ -229,6 +275,7 @@ class Shard:
         entries, size = (1, entry.size) if old is None else (0, entry.size - old.size)
         if self._fits(entries, size):
             if old is not None:
+                self._replaced = old
                 self._remove(key)
             return
         while self._refuses and not self._fits(entries, size) and self._expire_due(now, 1):
@@ -238,6 +285,7 @@ class Shard:
             raise StoreFull(self._full(entry.size))
         if old is not None:
             # it is then no candidate, and its bytes are not counted twice
+            self._replaced = old
             self._remove(key)
         self._evict(1, entry.size, now)
 
@@ -264,6 +312,12 @@ class Shard:
                 return
             self._evictions += 1
             self._drop(key)
+
+    def _evict_larger(self, most: int) -> None:
+        for entry in tuple(self._entries.values()):
+            if entry.size > most and not entry.pinned:
+                self._evictions += 1
+                self._remove(entry.key)
 
     def _full(self, size: int) -> str:
         return (
@@ -318,15 +372,39 @@ class Shard:
         heapq.heapify(self._expiries)
 
 
-def find_many(shards: Sequence[Shard], keys: Iterable[str], now: float) -> list[Entry]:
-    """Those of `keys` that `Shard.find` would find where `hash` puts them, in the order given.
+def inside(shards: Sequence[Shard], now: float, work: Callable[[], _T], at: int = 0) -> _T:
+    """What `work` returns while nobody else, and no call of this thread that is under way, is in any of the shards.
 
-    All shards at one moment. Their locks are taken in order, and nothing else takes two: no deadlock.
+    Their locks are taken in order, and nothing else takes two: no deadlock. One `with` in the other, since no list of
+    what is locked can be kept that an interrupt does not come between.
+    """
+    if at == len(shards):
+        return work()
+    shard = shards[at]
+    with shard._lock:
+        if shard._busy:
+            shard._settle(now)
+        shard._busy = True
+        try:
+            found = inside(shards, now, work, at + 1)
+        except _Inside:
+            shard._busy = False
+            raise
+        except BaseException:
+            shard._torn = True
+            raise
+        shard._busy = False
+        return found
+
+
+def find_many(shards: Sequence[Shard], keys: Sequence[str], now: float) -> list[Entry]:
+    """Those of `keys`, all of them text, that `Shard.find` would find where `hash` puts them, in the order given.
+
+    All shards at one moment.
     """
     found: list[Entry] = []
-    with ExitStack() as held:
-        for shard in shards:
-            held.enter_context(shard)
+
+    def step() -> None:
         marks: list[list[Mark]] = [[] for _ in shards]
         doors = [(shard._entries.get, mine.append) for shard, mine in zip(shards, marks, strict=True)]
         count = len(doors)
@@ -334,8 +412,6 @@ def find_many(shards: Sequence[Shard], keys: Iterable[str], now: float) -> list[
             look, use = doors[hash(key) % count]
             entry = look(key)
             if entry is None:
-                if type(key) is not str:
-                    check_key(key)
                 continue
             if entry.expires_at <= now:
                 shards[hash(key) % count]._expire(key)
@@ -346,4 +422,6 @@ def find_many(shards: Sequence[Shard], keys: Iterable[str], now: float) -> list[
             found.append(entry)
         for shard, mine in zip(shards, marks, strict=True):
             shard._policy.used(mine, now)
+
+    inside(shards, now, step)
     return found

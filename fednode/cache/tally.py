@@ -39,6 +39,7 @@ class Tally:
     def value(self) -> int:
         """What it was raised by so far."""
         with self._lock:
-            found = next(self.ones) - self._reads + self._more
-            self._reads += 1
-            return found
+            # stored before the call, with nothing in between where an interrupt could come
+            reads = self._reads
+            self._reads = reads + 1
+            return next(self.ones) - reads + self._more

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Final, Protocol, Self
 
-from fednode.cache.backend import MISSING, CacheBackend, Closed, Missing, Usage, Value
+from fednode.cache.backend import MISSING, CacheBackend, Closed, Missing, Usage, Value, check_items, checked_keys
 from fednode.cache.forked import fresh_event, mend_after_fork
 from fednode.cache.redis_feed import Changes
 from fednode.cache.redis_values import Lasting
+from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
 
 _FIRST_PAUSE: Final = 0.05
@@ -34,6 +35,11 @@ class ChangeFeed(Protocol):
 
 class Remote(CacheBackend, Protocol):
     """What a near cache needs of the backend behind it: `RedisBackend` is one."""
+
+    @property
+    def clock(self) -> Clock:
+        """What lives are reckoned by."""
+        ...
 
     def get_lasting(self, key: str) -> Lasting | Missing:
         """`get`, with the seconds that the value has still to live."""
@@ -80,11 +86,12 @@ class Near:
 
 
 class _Flight:
-    """One read of the remote under way; `stale` are the keys that changed meanwhile and are not kept."""
+    """One read of the remote under way since `began`; `stale` are the keys that changed meanwhile and are not kept."""
 
-    __slots__ = ("stale",)
+    __slots__ = ("began", "stale")
 
-    def __init__(self) -> None:
+    def __init__(self, began: float) -> None:
+        self.began = began
         self.stale: set[str] = set()
 
 
@@ -94,7 +101,8 @@ class Tiered:
     All writes go to `remote` first and drop the copy, so a caller sees what it wrote. While `near.followed`, another
     node's write is seen as soon as the server's message arrives; a value read before such a message is never kept
     after it. Where following fails its test at the start or breaks off, all copies are dropped and new ones live for
-    `unfollowed_ttl` until it works again. No copy outlives its original's expiry. `usage` is that of `remote`.
+    `unfollowed_ttl` until it works again. No copy outlives its original's expiry, but for the moment that keeping it
+    takes. `usage` is that of `remote`.
 
     One thread listens until `close`, after which calls raise `Closed`; use it with `with`. A forked child begins
     without copies, and with a thread of its own once it reads.
@@ -166,7 +174,7 @@ class Tiered:
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """As `CacheBackend.get_many`; what is not near is asked for together."""
-        wanted = tuple(dict.fromkeys(keys))
+        wanted = tuple(dict.fromkeys(checked_keys(keys)))
         near = self._local.get_many(wanted)
         self._hit(len(near))
         far = tuple(key for key in wanted if key not in near)
@@ -185,6 +193,7 @@ class Tiered:
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """As `CacheBackend.set_many`, in the remote."""
+        check_items(items)
         with self._changing(tuple(items)):
             self._remote.set_many(items, ttl)
 
@@ -241,7 +250,7 @@ class Tiered:
         self._require_open()
         if self._thread is None:
             self._start_listening()
-        flight = _Flight()
+        flight = _Flight(self._remote.clock.now())
         with self._lock:
             self._misses += len(keys)
             for key in keys:
@@ -273,8 +282,12 @@ class Tiered:
             if self._closing.is_set():
                 return
             longest = self._options.followed_ttl if self._followed else self._options.unfollowed_ttl
+            # the remote may have looked at the life at any time since the read began
+            left = found.seconds - (self._remote.clock.now() - flight.began)
+            if left <= 0:
+                return
             try:
-                self._local.set(key, found.value, min(longest, found.seconds))
+                self._local.set(key, found.value, min(longest, left))
             except StoreError:
                 # too large for here, or no room: it is served from afar
                 self._local.delete(key)

@@ -16,6 +16,7 @@ import numpy as np
 
 from fednode.cache.backend import Value
 from fednode.cache.owned import (
+    DEPTH,
     DIMENSIONS,
     NODES,
     TENSORS,
@@ -30,6 +31,7 @@ from fednode.cache.owned import (
     thaw,
     walk,
 )
+from fednode.errors import StoreError
 
 __all__ = ["Frozen", "Undecodable", "decode", "encode", "freeze", "size_of", "thaw"]
 
@@ -37,14 +39,19 @@ _DTYPE: Final = re.compile(r"[<>|][biufcmM][0-9]{1,2}(\[[0-9]{0,10}[A-Za-z]{1,2}
 _HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"FNv1"
 _ALIGN: Final = 16
+_INDEX: Final = (1 << 63) - 1
 _OPENINGS: Final = NODES + 2
 _COMMAS: Final = 2 * NODES + 2 * DIMENSIONS
 """The most brackets and commas outside text that a value within `NODES` can come to."""
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_NESTING: Final = re.compile(_TEXT.pattern + rb"|[\[\]{}]", re.DOTALL)
 
 
 class Undecodable(ValueError):
-    """The bytes are not a value as `encode` writes it: cut, changed, or made by something else."""
+    """The bytes are not a value as `encode` writes it: cut, changed, or made by something else.
+
+    A cache takes it for a miss, and deletes nothing for it alone: what fits its seal or its digest is not damaged.
+    """
 
 
 def encode(value: Value) -> bytes:
@@ -63,7 +70,9 @@ def encode(value: Value) -> bytes:
 def decode(data: bytes) -> Value:
     """The value that `encode` wrote as `data`; its arrays are read-only views of `data`, the rest is owned.
 
-    Raises `Undecodable` for anything else, before memory is taken for a length that is not there.
+    Raises `Undecodable` for anything else, before memory is taken for a length that is not there. What this process
+    lacks says nothing about the bytes and comes as it is: `RecursionError`, `MemoryError`, torch's own errors, and
+    `StoreError` for a tensor where there is no torch.
     """
     try:
         magic, length = _HEADER.unpack_from(data)
@@ -74,7 +83,7 @@ def decode(data: bytes) -> Value:
         value = reader.value(_parsed(data[_HEADER.size : start]), 0)
     except Undecodable:
         raise
-    except (ValueError, TypeError, IndexError, OverflowError, RuntimeError, struct.error) as error:
+    except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise Undecodable(f"these bytes are no cached value ({error}); treat it as a miss") from error
     if reader.end != len(data):
         raise Undecodable(f"a cached value has {len(data) - reader.end} bytes too many; treat it as a miss")
@@ -85,7 +94,25 @@ def _parsed(tree: bytes) -> Any:
     # an empty list of 3 bytes becomes an object of 56 and more: too many of them are refused before they are made
     if _brackets(tree, 0, len(tree)) > _OPENINGS or tree.count(b",") > _COMMAS:
         _check_parts(tree)
-    return json.loads(tree, parse_constant=_refuse, object_pairs_hook=_distinct)
+    try:
+        return json.loads(tree, parse_constant=_refuse, object_pairs_hook=_distinct)
+    except RecursionError:
+        # too deep for any value, or only for the stack that is left here
+        if _nested(tree) > DEPTH + 1:
+            raise Undecodable(f"a cached value is nested over {DEPTH} deep; treat it as a miss") from None
+        raise
+
+
+def _nested(tree: bytes) -> int:
+    deepest = depth = 0
+    for part in _NESTING.finditer(tree):
+        first = tree[part.start()]
+        if first in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif first in b"]}":
+            depth -= 1
+    return deepest
 
 
 def _check_parts(tree: bytes) -> None:
@@ -140,8 +167,7 @@ def _raw_node(value: Any, raws: list[bytes | memoryview]) -> Any:
     if type(value) in (bytes, bytearray, memoryview):
         raws.append(value if type(value) is bytes else bytes(value))
         return ["b", len(raws[-1])]
-    import torch
-
+    torch = _torch()
     raws.append(_raw(plain_tensor(value).reshape(-1).view(torch.uint8).numpy()))
     return ["T", tensor_kind(value), *value.shape]
 
@@ -154,6 +180,20 @@ def _checked(leaf: Any) -> Any:
     if type(leaf) is str:
         text_size(leaf)
     return leaf
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise StoreError("the cache holds a tensor, and torch cannot be loaded here; install it to read it") from error
+    return torch
+
+
+def _text(node: Any) -> str:
+    if type(node) is not str:
+        raise Undecodable(f"{node!r} is no text in a cached value; treat it as a miss")
+    return node
 
 
 def _length(node: Any) -> int:
@@ -195,34 +235,40 @@ class _Reader:
 
     def _leaf(self, tag: Any, rest: list[Any]) -> Any:
         if tag == "a":
-            return self._array(rest[0], rest[1:])
+            return self._array(_text(rest[0]), rest[1:])
         if tag == "T":
-            return self._tensor(rest[0], rest[1:])
+            return self._tensor(_text(rest[0]), rest[1:])
         (only,) = rest
         if tag == "b":
             start = self._take(_length(only))
             return self._data[start : self.end]
         if tag == "i":
-            return int(only, 16)
+            return int(_text(only), 16)
         if tag == "f":
-            return struct.unpack("<d", bytes.fromhex(only))[0]
+            return struct.unpack("<d", bytes.fromhex(_text(only)))[0]
         raise Undecodable(f"a cached value has no part called {tag!r}; treat it as a miss")
 
-    def _array(self, name: Any, shape: list[Any]) -> Any:
-        if not _DTYPE.fullmatch(name):
+    def _array(self, name: str, shape: list[Any]) -> Any:
+        try:
+            dtype = np.dtype(name) if _DTYPE.fullmatch(name) else None
+        except TypeError:
+            dtype = None
+        if dtype is None:
             raise Undecodable(f"{name!r} is no dtype of a cached array; treat it as a miss")
-        return self._elements(np.dtype(name), shape)
+        return self._elements(dtype, shape)
 
-    def _tensor(self, name: Any, shape: list[Any]) -> Any:
+    def _tensor(self, name: str, shape: list[Any]) -> Any:
         if name not in TENSORS:
             raise Undecodable(f"{name!r} is no dtype of a cached tensor; treat it as a miss")
-        import torch
-
-        dtype = getattr(torch, name)
         lengths = _lengths(shape)
+        if math.prod(length for length in lengths if length) > _INDEX:
+            raise Undecodable(f"no tensor has lengths such as {lengths}; treat it as a miss")
+        torch = _torch()
+        dtype = getattr(torch, name)
         kind = np.dtype(np.bool_ if name == "bool" else np.uint8)
         octets = self._elements(kind, [math.prod(lengths) * dtype.itemsize])
-        tensor = torch.empty(lengths, dtype=dtype)
+        # not where `torch.set_default_device` says
+        tensor = torch.empty(lengths, dtype=dtype, device="cpu")
         tensor.reshape(-1).view(torch.uint8).numpy()[:] = octets
         return tensor
 

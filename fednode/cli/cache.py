@@ -3,16 +3,14 @@
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fednode.errors import ConfigError, DataError
+from fednode.errors import ConfigError
 
 if TYPE_CHECKING:
     from fednode.live import LiveNode
-
-_IMPROPER: Final = "the node gave no proper answer; is it of another version?"
 
 cache_app = typer.Typer(
     help="Look at the caches of a running node, and tune them. RUN is the folder of its run; without it, the newest in "
@@ -63,7 +61,7 @@ def get_command(
     if out is not None:
         _require_new(out)
     with _node(run) as node:
-        found = _found(node.ask("get", key=key, store=store or "").get("found"))
+        found = node.found(key, store or "")
         for each in found:
             for line in facts_lines(each):
                 _say(line)
@@ -81,11 +79,10 @@ def keys_command(
 ) -> None:
     """The keys that the node holds, each with its store."""
     with _node(run) as node:
-        answer = node.ask("keys", prefix=prefix, limit=limit, store=store or "")
-    found = _rows(answer.get("keys"), 2)
+        found, more = node.keys(prefix, limit, store or "")
     for name, key in found:
         _say(f"{name}  {key}")
-    if answer.get("more"):
+    if more:
         typer.echo(f"fednode: there are more than these {len(found)}; give --limit or --prefix", err=True)
 
 
@@ -104,32 +101,30 @@ def tune_command(
     wanted = [_change(one) for one in change or ()]
     with _node(run) as node:
         if not wanted:
-            _show_knobs(node.ask("knobs"))
+            _show_knobs(*node.knobs())
             return
-        for name, knob, old, new in _rows(node.ask("tune", changes=wanted).get("made"), 4):
+        for name, knob, old, new in node.tune(wanted):
             _say(f"{name}.{knob}: {_number(old)} -> {_number(new)}")
 
 
-def _show_knobs(answer: dict[str, Any]) -> None:
-    rows = [
-        (f"{name}.{knob} = {_number(value)}", f"{means}: {span}")
-        for name, knob, value, means, span in _rows(answer.get("knobs"), 5)
-    ]
+def _show_knobs(knobs: list[list[Any]], fixed: list[str]) -> None:
+    rows = [(f"{name}.{knob} = {_number(value)}", f"{means}: {span}") for name, knob, value, means, span in knobs]
     width = max((len(what) for what, _ in rows), default=0)
     for what, words in rows:
         _say(f"{what:<{width}}  {words}")
-    fixed = answer.get("fixed")
-    for name in fixed if isinstance(fixed, list) else ():
+    for name in fixed:
         _say(f"{name}: nothing to change while the node runs")
 
 
 def _node(run: Path | None) -> "LiveNode":
     from fednode.live import LiveNode, live_runs
+    from fednode.live.words import visible
 
     newest, *others = live_runs(run)
     if others:
         named = ", ".join(str(other) for other in others)
-        typer.echo(f"fednode: this is {newest}, the newest that is running; others are running too: {named}", err=True)
+        words = f"fednode: this is {newest}, the newest that is running; others are running too: {named}"
+        typer.echo(visible(words), err=True)
     return LiveNode(newest)
 
 
@@ -161,28 +156,11 @@ def _only(found: list[dict[str, Any]]) -> dict[str, Any]:
     return found[0]
 
 
-def _found(found: object) -> list[dict[str, Any]]:
-    names = {"store", "sealed", "kind", "size", "digest", "dtype", "shape", "ttl_left", "version"}
-    if (
-        not isinstance(found, list)
-        or not found
-        or not all(isinstance(one, dict) and names <= set(one) for one in found)
-    ):
-        raise DataError(_IMPROPER)
-    return found
-
-
-def _rows(found: object, width: int) -> list[list[Any]]:
-    if not isinstance(found, list) or not all(isinstance(row, list) and len(row) == width for row in found):
-        raise DataError(_IMPROPER)
-    return found
-
-
-def _number(value: object) -> str:
-    return f"{value:.15g}" if isinstance(value, (int, float)) else "?"
+def _number(value: float) -> str:
+    return f"{value:.15g}"
 
 
 def _say(line: str) -> None:
-    from fednode.reports.figures import printable
+    from fednode.live.words import visible
 
-    typer.echo(printable(line))
+    typer.echo(visible(line))

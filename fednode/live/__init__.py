@@ -5,7 +5,7 @@ sealed update but its size and digest leaves the node.
 """
 
 from fednode.live.asking import LiveNode, live_runs
-from fednode.live.knobs import Knob, guard_knobs, limit_knobs, memory_knobs
+from fednode.live.knobs import Knob, Limited, guard_knobs, limit_knobs, memory_knobs
 from fednode.live.prometheus import exposition
 from fednode.live.serving import SOCKET_NAME, LiveView
 from fednode.live.stores import Extras, Inspectable, StoreStats, StoreView, Tuned
@@ -15,6 +15,7 @@ __all__ = [
     "Extras",
     "Inspectable",
     "Knob",
+    "Limited",
     "LiveNode",
     "LiveView",
     "StoreStats",

@@ -2,7 +2,7 @@
 
 import base64
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final
@@ -14,6 +14,7 @@ from fednode.live.contents import contents_of
 from fednode.live.knobs import Knob
 from fednode.live.messages import MOST_ANSWERED, MOST_KEYS, PIECE, changes, count, line, parsed, refusal, text
 from fednode.live.stores import Inspectable, Tuned
+from fednode.live.turning import turn_all
 
 log = logging.getLogger("fednode.live")
 
@@ -117,10 +118,11 @@ class Answers:
 
     def _tune(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """All changes of a request or none: each is checked before the first is made."""
-        wanted = [(name, self._knob(name, knob), value) for name, knob, value in changes(request)]
-        for _, knob, value in wanted:
-            knob.require(value)
-        turned = _turned([(knob, value) for _, knob, value in wanted])
+        asked = changes(request)
+        if len({(name, knob) for name, knob, _ in asked}) < len(asked):
+            raise ConfigError("one number is changed twice in this request; say once what it is to be")
+        wanted = [(name, self._knob(name, knob), value) for name, knob, value in asked]
+        turned = turn_all([(knob, value) for _, knob, value in wanted])
         made = [(name, knob.name, old, new) for (name, knob, _), (old, new) in zip(wanted, turned, strict=True)]
         for name, what, old, new in made:
             log.info("%s.%s was changed from %g to %g while the node runs", name, what, old, new)
@@ -151,16 +153,3 @@ class Answers:
         if wanted and wanted not in stores:
             raise ConfigError(f"the node has no such store; it has {', '.join(stores) or 'none yet'}")
         return ((name, store) for name, store in stores.items() if wanted in ("", name))
-
-
-def _turned(wanted: Sequence[tuple[Knob, float]]) -> list[tuple[float, float]]:
-    """What each was and is; where one is refused after all, those before it are put back."""
-    turned: list[tuple[float, float]] = []
-    try:
-        for knob, value in wanted:
-            turned.append(knob.turn(value))
-    except ConfigError:
-        for (knob, _), (old, _) in reversed(list(zip(wanted, turned, strict=False))):
-            knob.write(int(old) if knob.whole else old)
-        raise
-    return turned

@@ -1,20 +1,24 @@
 """The other end: find a run that is running, ask it, take nothing on trust."""
 
-import base64
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from fednode.errors import ConfigError, DataError, PeerFault
 from fednode.live import place
 from fednode.live.messages import MOST_ANSWERED, MOST_ASKED, line, parsed, raise_refusal
 from fednode.live.serving import SOCKET_NAME
 from fednode.live.stores import StoreStats
+from fednode.live.told import found_in, keys_in, knobs_in, made_in, piece_in
 
 RUNS: Final = Path("runs")
 _SECONDS: Final = 15.0
+_FORM: Final = 1 << 16
+"""Bytes that a value's file may have beyond what escapes in text make of it."""
+
+_Read = TypeVar("_Read")
 
 
 def live_runs(run: Path | None = None, runs: Path = RUNS) -> list[Path]:
@@ -73,26 +77,47 @@ class LiveNode:
 
     def stats(self) -> tuple[str, dict[str, StoreStats]]:
         """The run's id, and the numbers of each store."""
-        answer = self.ask("stats")
-        run, stores = answer.get("run"), answer.get("stores")
-        try:
-            if not isinstance(run, str) or not isinstance(stores, dict):
-                raise PeerFault("malformed", "numbers without a run or without stores")
-            return run, {name: StoreStats.of(found) for name, found in stores.items()}
-        except PeerFault as fault:
-            raise DataError(f"the node in {self._run} gave no proper answer: {fault.detail}") from fault
+        return self._read(_stats_in, self.ask("stats"))
+
+    def found(self, key: str, store: str = "") -> list[dict[str, Any]]:
+        """What is under `key` in each store that has it, or in this one: its facts, each of them checked."""
+        return self._read(found_in, self.ask("get", key=key, store=store))
+
+    def keys(self, prefix: str, limit: int, store: str = "") -> tuple[list[tuple[str, str]], bool]:
+        """Store and key of up to `limit` keys, and whether there are more."""
+        return self._read(keys_in, self.ask("keys", prefix=prefix, limit=limit, store=store))
+
+    def knobs(self) -> tuple[list[list[Any]], list[str]]:
+        """Store, name, value, meaning and span of all that may be changed, and the stores where nothing may."""
+        return self._read(knobs_in, self.ask("knobs"))
+
+    def tune(self, changes: Sequence[tuple[str, str, float]]) -> list[list[Any]]:
+        """Make these changes, all or none: store, name, old and new number of each."""
+        return self._read(made_in, self.ask("tune", changes=changes))
 
     def fetch(self, found: Mapping[str, Any], key: str) -> bytes:
-        """The file of a value that `get` found, whole and with the digest it was said to have."""
-        data, more = bytearray(), True
-        while more:
+        """The file of a value that `found` told of, whole and with the digest it was said to have.
+
+        No more is taken than a value of the size that was told can come to.
+        """
+        data, whole = bytearray(), -1
+        while len(data) != whole:
             answer = self.ask("fetch", store=found["store"], key=key, digest=found["digest"], offset=len(data))
-            piece = _piece(answer)
+            size, piece = self._read(piece_in, answer)
+            if whole < 0 and size <= 6 * found["size"] + _FORM:
+                whole = size
+            if size != whole or len(data) + len(piece) > whole or (not piece and len(data) < whole):
+                raise DataError("the value that comes is not of the size that the node told; ask again")
             data += piece
-            more = bool(piece) and answer.get("bytes") != len(data)
         if sha256(data).hexdigest() != found["digest"]:
             raise DataError("what arrived is not what the node said it would send; ask again")
         return bytes(data)
+
+    def _read(self, reader: Callable[[Mapping[str, Any]], _Read], answer: Mapping[str, Any]) -> _Read:
+        try:
+            return reader(answer)
+        except PeerFault as fault:
+            raise DataError(f"the node in {self._run} gave no proper answer: {fault.detail}") from fault
 
     def _line(self) -> bytes:
         parts, size = [self._rest], len(self._rest)
@@ -108,11 +133,11 @@ class LiveNode:
         return answer
 
 
-def _piece(answer: Mapping[str, Any]) -> bytes:
-    try:
-        return base64.b64decode(str(answer.get("data")), validate=True)
-    except ValueError as error:
-        raise DataError("the node sent a value in a form that cannot be read; ask again") from error
+def _stats_in(answer: Mapping[str, Any]) -> tuple[str, dict[str, StoreStats]]:
+    run, stores = answer.get("run"), answer.get("stores")
+    if not isinstance(run, str) or not isinstance(stores, dict):
+        raise PeerFault("malformed", "numbers without a run or without stores")
+    return run, {name: StoreStats.of(found) for name, found in stores.items()}
 
 
 def _reason(error: OSError | PeerFault) -> str:

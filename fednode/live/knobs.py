@@ -19,7 +19,7 @@ class Knob:
     read: Callable[[], float]
     write: Callable[[float], None]
     whole: bool = False
-    """Whether it is a whole number; `write` is then given an int."""
+    """Whether it is a whole number; `write` and `check` are then given an int."""
 
     check: Callable[[float], None] = lambda _: None
     """Raises `ConfigError` for what it cannot be, as things are, and changes nothing."""
@@ -27,18 +27,24 @@ class Knob:
     """What it is, with its unit."""
     span: str = ""
     """What it may be."""
+    limits_of: "Limited | Tunable | None" = None
+    """The cache of whose limits it is one, by the same name: several of them are changed at once."""
+
+    def typed(self, value: float) -> float:
+        """`value` as `write` takes it."""
+        return int(value) if self.whole else float(value)
 
     def require(self, value: float) -> None:
         """Raise `ConfigError` unless it may be `value` now; nothing is changed."""
         if not math.isfinite(value) or (self.whole and value != int(value)):
             raise ConfigError(f"{self.name} takes a {'whole' if self.whole else 'finite'} number; {value:g} is none")
-        self.check(value)
+        self.check(self.typed(value))
 
     def turn(self, value: float) -> tuple[float, float]:
         """Set it; what it was and what it is. Raises `ConfigError`."""
         self.require(value)
         old = self.read()
-        self.write(int(value) if self.whole else float(value))
+        self.write(self.typed(value))
         return old, self.read()
 
 
@@ -128,7 +134,9 @@ def _limit(cache: Limited | Tunable, name: str, least: int) -> Knob:
     def read() -> float:
         return int(getattr(cache.limits, name))
 
-    return Knob(name, read, write, whole=True, check=check, means=_LIMITS[name], span=f"{least} or more")
+    return Knob(
+        name, read, write, whole=True, check=check, means=_LIMITS[name], span=f"{least} or more", limits_of=cache
+    )
 
 
 def _eviction_batch(memory: Tunable, batch: int) -> Knob:

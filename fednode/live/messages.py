@@ -3,9 +3,9 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from fednode.errors import ConfigError, DataError, FednodeError, PeerFault, StoreError
+from fednode.errors import ConfigError, DataError, FednodeError, PeerFault, StoreError, one_line
 
 MOST_ASKED: Final = 16 << 10
 """Bytes of a request, its newline included."""
@@ -15,6 +15,8 @@ PIECE: Final = 256 << 10
 """Bytes of a value in one answer."""
 MOST_KEYS: Final = 10_000
 """Keys in one answer; fewer where they are long."""
+
+_WORDS: Final = 2_000
 
 _CAUSES: Final[Mapping[str, type[FednodeError]]] = {"config": ConfigError, "data": DataError, "store": StoreError}
 
@@ -27,7 +29,7 @@ def line(message: Mapping[str, Any]) -> bytes:
 def parsed(data: bytes) -> dict[str, Any]:
     """The object in a line. Raises `PeerFault("malformed")`."""
     try:
-        found = json.loads(data)
+        found = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise PeerFault("malformed", "a line that is no JSON") from error
     if not isinstance(found, dict):
@@ -35,11 +37,15 @@ def parsed(data: bytes) -> dict[str, Any]:
     return found
 
 
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number here")
+
+
 def refusal(error: Exception) -> dict[str, Any]:
     """The answer that says why there is none."""
     cause = next((name for name, kind in _CAUSES.items() if isinstance(error, kind)), "failed")
     if isinstance(error, FednodeError):
-        return {"ok": False, "cause": cause, "error": str(error)[:2_000]}
+        return {"ok": False, "cause": cause, "error": str(error)[:_WORDS]}
     return {"ok": False, "cause": cause, "error": f"the node could not answer ({type(error).__name__})"}
 
 
@@ -50,7 +56,7 @@ def raise_refusal(answer: Mapping[str, Any]) -> None:
     words = answer.get("error")
     if answer.get("ok") is not False or not isinstance(words, str):
         raise PeerFault("malformed", "an answer that says neither yes nor no")
-    raise _CAUSES.get(str(answer.get("cause")), StoreError)(words)
+    raise _CAUSES.get(str(answer.get("cause")), StoreError)(one_line(words, _WORDS))
 
 
 def text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:

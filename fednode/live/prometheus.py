@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from fednode.live.stores import StoreStats
+from fednode.live.words import visible
 
 
 class _Family(NamedTuple):
@@ -60,5 +61,6 @@ def _head(name: str, kind: str, words: str) -> Iterator[str]:
 
 
 def _escaped(label: str) -> str:
-    plain = label.encode("utf-8", "replace").decode("utf-8")
+    # the format knows a newline, a quote and a backslash; whatever else moves a cursor is shown as what it is
+    plain = "\n".join(map(visible, label.split("\n")))
     return plain.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

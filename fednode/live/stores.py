@@ -9,6 +9,7 @@ from fednode.cache.backend import Value
 from fednode.cache.counted import Counts
 from fednode.errors import PeerFault
 from fednode.live.knobs import Knob
+from fednode.live.told import is_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class StoreStats:
             raise PeerFault("malformed", "the numbers of a store are not those that this version knows")
         for name, value in found.items():
             optional = value is None and name not in ("entries", "bytes")
-            if not optional and (type(value) is not int or value < 0):
+            if not optional and not is_count(value):
                 raise PeerFault("malformed", f"{name} of a store is no count")
         return cls(**found)
 

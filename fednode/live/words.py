@@ -1,10 +1,15 @@
-"""What the node answered, in lines for people. Keys are as they are: whoever prints them takes out what moves a
-cursor."""
+"""What the node answered, in lines for people. Names and keys are as they are: whoever prints a line does so by
+`visible`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fednode.live.stores import StoreStats
+
+
+def visible(text: str) -> str:
+    """`text` with all that moves a cursor, or shows as nothing, escaped: what a terminal may show as it is."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
 def stats_lines(run: str, stores: Mapping[str, StoreStats]) -> Iterator[str]:

@@ -182,7 +182,7 @@ def test_overwriting_for_ever_does_not_grow_the_heap_or_the_folder(tmp_path: Pat
     backend = opened(tmp_path)
     for turn in range(500):
         backend.set("key", b"%d" % (turn % 9), 1_000.0)
-    assert (len(backend._expiries) < 100, held(backend), len(value_files(tmp_path))) == (True, (1, 1), 1)
+    assert (len(backend._book._expiries) < 100, held(backend), len(value_files(tmp_path))) == (True, (1, 1), 1)
 
 
 def test_a_folder_may_be_text_and_nothing_else(tmp_path: Path) -> None:

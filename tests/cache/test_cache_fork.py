@@ -11,13 +11,14 @@ import pytest
 from kit.backend import ROOMY
 from kit.children import another_thread, held_elsewhere, in_a_child
 from kit.clocks import FakeClock
+from kit.interrupts import locks_of
 from kit.redis_server import RedisServer
 
 import fednode.cache
 from fednode.cache import MISSING, Closed, FileBackend, Limits, MemoryBackend, WhenFull
 from fednode.cache.chunked import Chunked
 from fednode.cache.counted import Counted
-from fednode.cache.flights import Flight, Flights
+from fednode.cache.flights import Flight, Flights, Writing
 from fednode.cache.guarded import Guarded, GuardSettings
 from fednode.cache.policies import Lru
 from fednode.cache.redis_backend import RedisBackend
@@ -28,10 +29,6 @@ from fednode.cache.tiered import Tiered, TierOptions
 from fednode.errors import StoreError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
-
-LOCKS = (type(threading.Lock()), type(threading.RLock()))
-OWED = {"updates.py", "parameters.py"}
-"""Whose locks are not mended yet."""
 
 
 @pytest.fixture(scope="module")
@@ -44,30 +41,10 @@ def server() -> Iterator[RedisServer]:
         shutil.rmtree(folder)
 
 
-def parts_of(one: object) -> Iterator[object]:
-    """What an object of the caches is made of, and the locks in it."""
-    seen: set[int] = set()
-    waiting = [one]
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield part
-        if isinstance(part, (list, tuple)):
-            waiting += part
-        elif type(part).__module__.startswith("fednode.cache"):
-            slots = [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())]
-            waiting += [getattr(part, name) for name in slots if name != "__weakref__" and hasattr(part, name)]
-            waiting += vars(part).values() if hasattr(part, "__dict__") else []
-
-
-def locks_of(one: object) -> list[object]:
-    return [part for part in parts_of(one) if isinstance(part, LOCKS)]
-
-
 class Remote(MemoryBackend):
     """What `Tiered` needs, in memory; its feed says nothing but that it was probed."""
+
+    clock = FakeClock()
 
     def get_lasting(self, key: str) -> object:
         found = self.get(key)
@@ -257,11 +234,13 @@ def test_loads_and_writes_of_the_parent_s_threads_hold_up_nobody_in_the_child() 
         return [found.decode(), loaded.decode(), cache.get("key").decode()]  # type: ignore[union-attr]
 
     with another_thread(load):
-        cache._flights.begin_write("key")
-        cache._flights.begin_clear()
+        writing = Writing()
+        cache._flights.begin_write("key", writing)
+        cache._flights.begin_clear(writing)
         assert in_a_child(look) == ["child's", "again", "again"]
+        writing.over = True
         cache._flights.end_clear()
-        cache._flights.end_write("key")
+        cache._flights.end_write("key", writing)
     assert cache.get("key") is MISSING
 
 
@@ -269,14 +248,18 @@ def test_a_loader_that_forks_ends_in_both_processes() -> None:
     flights = Flights()
     mine = Flight()
     flights.join("key", mine)
-    flights.begin_write("other")
+    other = Writing()
+    flights.begin_write("other", other)
 
     def ends() -> list[object]:
         stored = flights.may_store(mine)
+        mine.landed = other.over = True
         flights.land("key", mine)
-        flights.end_write("other")
-        flights.begin_write("key")
-        flights.end_write("key")
+        flights.end_write("other", other)
+        again = Writing()
+        flights.begin_write("key", again)
+        again.over = True
+        flights.end_write("key", again)
         return [stored, flights.join("key", Flight())[1]]
 
     assert in_a_child(ends) == [True, True]
@@ -301,4 +284,4 @@ def test_every_module_with_a_lock_says_what_a_child_makes_of_it() -> None:
     locked = {name for name, text in modules.items() if making.search(text)}
     silent = {name for name in locked if "def after_fork" not in modules[name]}
     assert len(locked) >= 12
-    assert silent - {"redis_lease.py"} <= OWED
+    assert silent <= {"redis_lease.py"}

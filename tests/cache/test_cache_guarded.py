@@ -138,10 +138,13 @@ def test_an_interrupted_writer_leaves_no_trace(guard: Guarded, way: str, monkeyp
     assert flights.may_store(flight)
 
     class Interrupted:
-        def wait(self) -> None:
+        def __enter__(self) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(flight, "landed", Interrupted())
+        def __exit__(self, *_: object) -> None:
+            raise AssertionError
+
+    monkeypatch.setattr(flight, "door", Interrupted())
     calls: dict[str, Callable[[], object]] = {
         "set": lambda: guard.set("k", b"", None),
         "pin": lambda: guard.pin("k", b""),
@@ -152,6 +155,7 @@ def test_an_interrupted_writer_leaves_no_trace(guard: Guarded, way: str, monkeyp
     with pytest.raises(KeyboardInterrupt):
         calls[way]()
     monkeypatch.undo()
+    flight.landed = True
     flights.land("k", flight)
     assert guard.get_or_load("k", lambda: b"loaded", None) == b"loaded"
     assert (guard.get("k"), guard.counts().overtaken) == (b"loaded", 0)
@@ -451,3 +455,10 @@ def test_settings_hold_from_the_next_call_on(guard: Guarded, clock: FakeClock) -
     guard.get_or_load("k", lambda: MISSING, None)
     clock.sleep(49.0)
     assert guard.get_or_load("k", never, None) is MISSING
+
+
+@pytest.mark.parametrize("wait", [1e10, 1e300, float("inf"), float("nan"), 0.0])
+def test_a_wait_that_no_thread_can_wait_is_refused(wait: float) -> None:
+    with pytest.raises(ConfigError, match="wait"):
+        GuardSettings(wait=wait)
+    assert GuardSettings(wait=threading.TIMEOUT_MAX)

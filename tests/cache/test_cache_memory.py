@@ -271,6 +271,42 @@ def test_tuning_that_cannot_work_changes_nothing() -> None:
     assert backend.limits == Limits(8, 80, 10)
 
 
+@pytest.mark.parametrize("batch", [float("nan"), float("inf"), 2.5, 10**30, True, -1, "4"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_batch_that_is_no_number_of_candidates_is_refused(batch: Any, policy: str) -> None:
+    backend = MemoryBackend(FakeClock(), Limits(4, 80, 10), policy=policy)
+    with pytest.raises(ConfigError, match="whole number"):
+        backend.tune(batch=batch)
+    backend.tune(batch=1 << 20)
+    backend.set_many({str(number): b"1" for number in range(20)}, None)
+    assert backend.usage().evictions == 16
+
+
+def test_a_lower_limit_for_one_value_evicts_what_is_over_it() -> None:
+    backend = MemoryBackend(FakeClock(), Limits(10, 100, 20), shards=1)
+    backend.pin("pinned", bytes(20))
+    backend.set_many({"large": bytes(20), "small": bytes(5), "also": bytes(11)}, 5.0)
+    backend.tune(limits=Limits(10, 100, 10))
+    assert (sorted(backend.keys()), backend.usage().evictions, backend.usage().bytes) == (["pinned", "small"], 2, 25)
+    strict = MemoryBackend(FakeClock(), Limits(10, 100, 20), WhenFull.REFUSE)
+    strict.set("large", bytes(20), None)
+    strict.tune(limits=Limits(10, 100, 10))
+    assert strict.get("large") == bytes(20)
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "evict", None, True, 1])
+def test_only_a_word_of_its_own_says_what_a_full_cache_does(when_full: Any) -> None:
+    with pytest.raises(TypeError, match="WhenFull"):
+        MemoryBackend(FakeClock(), Limits(1, 100, 100), when_full)
+
+
+@pytest.mark.parametrize("limit", [float("nan"), 2.5, float("inf"), True, "5", None, 0])
+@pytest.mark.parametrize("name", ["entries", "total_bytes", "value_bytes"])
+def test_a_limit_is_a_whole_number(name: str, limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is .*whole number"):
+        Limits(**{"entries": 5, "total_bytes": 100, "value_bytes": 5, name: limit})
+
+
 @pytest.mark.parametrize(
     ("limits", "when_full", "count"),
     [

@@ -4,6 +4,8 @@ import hashlib
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +192,82 @@ def test_a_write_that_fails_leaves_the_version_before_and_frees_what_it_stored()
     assert store.metadata() == {"whole": True}
 
 
+def _nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+UNREADABLE: list[Any] = [
+    {"loss": {9: 0.1, 10: 0.2}},
+    {1: 2},
+    {True: 1},
+    {"in": [{None: 1}]},
+    {"in": ({1.5: 1},)},
+    {"deep": _nested(15)},
+    {"deep": {"deeper": _nested(14)}},
+    {"text": "\ud83d\ude00"},
+    {"\ud83d\ude00": 1, "\U0001f600": 2},
+    {"\ud83d\ude00": 1, "\uffff": 2},
+    {"text": "x" * 65_520},
+    {"many": [0] * 40_000},
+    {"huge": 10**5_000},
+]
+
+
+@pytest.mark.parametrize("metadata", [{"deep": _nested(14)}, {"text": "x" * 65_400}, {"": [{}, [], None, True, -0.0]}])
+def test_metadata_up_to_the_limits_come_back(metadata: dict[str, object]) -> None:
+    store = ParameterStore(backend_of(), "model", keep=1)
+    store.write(one(1.0), metadata)
+    assert store.metadata() == metadata and store.read().arrays["w"][0] == 1.0
+    store.write(one(1.0), MappingProxyType({"tuple": (1, 2), **metadata}))
+    assert store.metadata() == {"tuple": [1, 2], **metadata}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3) | st.integers() | st.none() | st.booleans(), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=3))
+def test_metadata_that_are_taken_are_read_again_as_they_were(metadata: dict[str, object]) -> None:
+    store = ParameterStore(backend_of(), "model", keep=1)
+    store.write(one(1.0), {"before": True})
+    try:
+        store.write(one(2.0), metadata)
+    except ValueError:
+        assert store.metadata() == {"before": True} and store.read().arrays["w"][0] == 1.0
+        return
+    assert store.metadata() == metadata and store.read().arrays["w"][0] == 2.0
+
+
+def test_what_another_thread_writes_into_an_array_meanwhile_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fednode.cache.parameters as module
+
+    backend = backend_of()
+    store = ParameterStore(backend, "model")
+    arrays = {"first": np.ones(3), "last": np.ones(CHUNK_VALUES + 3)}
+    metadata: dict[str, object] = {"fine": 1}
+    real = module.plain_arrays
+
+    def then_changed(given: object) -> dict[str, Floats]:
+        plain = real(given)
+        arrays["last"][-1] = np.nan
+        return plain
+
+    monkeypatch.setattr(module, "plain_arrays", then_changed)
+    with pytest.raises(ValueError, match="finite float64 or float32 numbers; last"):
+        store.write(arrays, metadata)
+    assert store.versions == () and backend.usage().entries == 0
+
+
 def test_what_is_no_write_and_no_name_is_a_sentence_and_leaves_nothing() -> None:
     backend = backend_of()
     store = ParameterStore(backend, "model")
@@ -197,16 +275,37 @@ def test_what_is_no_write_and_no_name_is_a_sentence_and_leaves_nothing() -> None
         ({}, {}, "one at least"),
         ([np.ones(2)], {}, "arrays by name"),
         ({"w": [1.0, 2.0]}, {}, "w' is a list"),
-        ({3: np.ones(2)}, {}, "name text"),
+        ({3: np.ones(2)}, {}, "make a name text"),
+        ({b"w": np.ones(2)}, {}, "make a name text"),
+        ({"\ud800": np.ones(2)}, {}, "lone surrogate"),
+        ({"w": np.ma.array([np.nan, 1.0], mask=[1, 0])}, {}, "MaskedArray"),
+        ({"w": np.ma.array([2.0, 1.0], mask=[1, 0])}, {}, "MaskedArray"),
+        ({"w": np.array([np.nan]).view(np.recarray)}, {}, "finite float64"),
         (one(1.0), {"when": object()}, "no JSON"),
         (one(1.0), {"mixed": {1: 2, "a": 3}}, "no JSON"),
         (one(1.0), None, "dict of JSON"),
+        *((one(1.0), metadata, r"no JSON|over the limits|come back as others") for metadata in UNREADABLE),
     ]
     for arrays, metadata, sentence in wrong:
         with pytest.raises(ValueError, match=sentence):
             store.write(arrays, metadata)  # type: ignore[arg-type]
     assert store.versions == () and backend.usage().entries == 0
+    with pytest.raises(ValueError, match="whole number"):
+        ParameterStore(backend, "model", keep=1.5)  # type: ignore[arg-type]
+    for name in (5, b"model", None):
+        with pytest.raises(TypeError, match="have no name"):
+            ParameterStore(backend, name)  # type: ignore[arg-type]
     store.write({"w": np.ones(2), "b": np.zeros(1)}, {})
+    for version in (1.0, "1", True, np.int64(1)):
+        for ask in (store.read, store.metadata, store.chunks, lambda v: store.travelling(["w/0"], v)):
+            with pytest.raises(TypeError, match="version of type"):
+                ask(version)  # type: ignore[operator]
+    for names in (5, [["w"]]):
+        with pytest.raises(TypeError, match="come in a list of text"):
+            store.read(names=names)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"write \['w/0'\]"):
+        store.travelling("w/0")
+    assert list(store.read(names=(name for name in ("b", "w"))).arrays) == ["w", "b"]
     for names in (["nope"], ["w", "nope"]):
         with pytest.raises(ValueError, match="has no array nope; it has w, b"):
             store.read(names=names)

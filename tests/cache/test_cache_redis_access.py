@@ -16,6 +16,7 @@ from kit.clocks import FakeClock
 from kit.redis_server import Authority, RedisServer, free_port
 
 from fednode.cache import Limits
+from fednode.cache import redis as redis_door
 from fednode.cache.redis import LinkOptions
 from fednode.cache.redis_address import Names, RedisAddress, TlsFiles
 from fednode.cache.redis_backend import RedisBackend
@@ -73,6 +74,16 @@ def test_an_address_is_read(text: str, expected: RedisAddress) -> None:
         "unix://host/s",
         "unix:s",
         "unix:///s?x=1",
+        "unix:///s?3",
+        "unix:///s?db=",
+        "unix:///s?db=1&db=2",
+        "unix://:5/s",
+        "unix:///s%00",
+        "redis://host:0",
+        "rediss://host:00/1",
+        "redis://host//3",
+        "redis://host/3/",
+        "redis://host/３",
         "redis://[host",
     ],
 )
@@ -80,6 +91,12 @@ def test_an_address_of_another_form_is_a_sentence_without_it(text: str) -> None:
     with pytest.raises(ConfigError, match=r"cache server|unix socket") as refusal:
         RedisAddress.parse(text.replace("//", f"//:{QUOTED}@", 1) if "ann" not in text else text)
     assert "s3cret" not in said_by(refusal.value)
+
+
+@pytest.mark.parametrize("text", [5, None, b"redis://host", Path("redis://host")])
+def test_an_address_is_text(text: Any) -> None:
+    with pytest.raises(TypeError, match="an address of type"):
+        RedisAddress.parse(text)
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
@@ -148,9 +165,10 @@ def test_a_wrong_password_is_a_sentence_and_no_password_is_ever_told(
         with opened(RedisAddress.parse(f"unix://:{QUOTED}@{server.socket}")) as backend:
             backend.set("key", b"v", None)
             assert backend.get("key") == b"v"
-            client = backend._link._client()
+            client = redis_door._client(backend._link._address, LinkOptions())
             told += [repr(backend), repr(backend._link), repr(client), repr(client.connection_pool)]
-            told.append(repr(client.connection_pool.connection_kwargs))
+            told += [repr(client.connection_pool.connection_kwargs), repr(backend._link._server())]
+            told += map(repr, backend._link._server().nodes()[0]._idle)
             server.kill()
             with pytest.raises(StoreError) as refusal:
                 backend.get("key")

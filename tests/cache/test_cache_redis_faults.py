@@ -17,6 +17,7 @@ from fednode.cache.pieces import HEAD_BYTES
 from fednode.cache.redis import Link, LinkOptions
 from fednode.cache.redis_address import Names, RedisAddress
 from fednode.cache.redis_backend import RedisBackend
+from fednode.cache.redis_exchange import Exchanges
 from fednode.cache.redis_values import RedisOptions
 from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
@@ -416,17 +417,17 @@ def test_a_write_sent_twice_because_its_answer_was_lost_keeps_its_own_pieces(
 ) -> None:
     backend = opened(server)
     backend.set("key", BIG[::-1], None)
-    execute = redis.client.Pipeline._execute_transaction
+    run = Exchanges.run
     lost: list[int] = []
 
-    def losing_the_answer(self: Any, *arguments: Any) -> Any:
-        replies = execute(self, *arguments)
-        if not lost:
+    def losing_the_answer(self: Exchanges, commands: Any, *, atomic: bool) -> list[Any]:
+        replies = run(self, commands, atomic=atomic)
+        if atomic and not lost:
             lost.append(1)
             raise redis.ConnectionError("the answer was lost")
         return replies
 
-    monkeypatch.setattr(redis.client.Pipeline, "_execute_transaction", losing_the_answer)
+    monkeypatch.setattr(Exchanges, "run", losing_the_answer)
     backend.set("key", BIG, None)
     assert (lost, backend.get("key"), len(pieces_of(server))) == ([1], BIG, 11)
 

@@ -152,6 +152,7 @@ class ScriptedRemote:
     """A remote whose reads and messages happen when the test says so."""
 
     def __init__(self) -> None:
+        self.clock = FakeClock()
         self.values: dict[str, Lasting] = {}
         self.messages: queue.Queue[Changes | StoreError] = queue.Queue()
         self.during_read: Callable[[], None] = lambda: None
@@ -218,6 +219,21 @@ def test_a_value_read_before_a_change_is_not_kept_after_it(change: Changes, many
         assert (tiered.get("key"), tiered.get("key")) == (b"new", b"new")
         remote.during_read = lambda: pytest.fail("it was near")
         assert tiered.get("key") == b"new"
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(("took", "later", "is_near"), [(8.0, 1.0, True), (8.0, 2.0, False), (10.0, 0.0, False)])
+def test_a_copy_lives_no_longer_than_its_original_however_long_the_read_took(
+    took: float, later: float, is_near: bool, many: bool
+) -> None:
+    remote = ScriptedRemote()
+    remote.values = {"key": Lasting(b"v", 10.0)}
+    with over(remote, remote.clock) as tiered:
+        remote.during_read = lambda: remote.clock.sleep(took)
+        assert (tiered.get_many(["key"]) if many else {"key": tiered.get("key")}) == {"key": b"v"}
+        remote.values, remote.during_read = {}, lambda: None
+        remote.clock.sleep(later)
+        assert tiered.get("key") == (b"v" if is_near else MISSING)
 
 
 def test_a_value_read_while_this_node_writes_it_is_not_kept_even_where_the_write_s_answer_is_lost() -> None:

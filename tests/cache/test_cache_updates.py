@@ -3,6 +3,8 @@
 import contextlib
 import threading
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kit.clocks import FakeClock
@@ -162,8 +164,97 @@ def test_the_sentence_of_a_loss_on_a_server_names_it_and_what_keeps_pins() -> No
         "the boxes of client-1 in round 3 of task were stored and are damaged on the cache server host:1; set its "
         "maxmemory-policy to noeviction, let it persist to its disk (appendonly yes), and see who else writes there"
     )
-    with pytest.raises(PeerFault, match="the boxes of client-1 in round 3 came before"):
-        store.put("task", 3, "client-1/boxes", b"a")
+    store.put("task", 3, "client-2/boxes", b"a")
+    with pytest.raises(PeerFault, match="the boxes of client-2 in round 3 came before"):
+        store.put("task", 3, "client-2/boxes", b"a")
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged", "named"])
+def test_a_lost_update_may_be_sent_again(how: str) -> None:
+    careless = (_NamesItsLosses if how == "named" else MemoryBackend)(FakeClock(), Limits(10, 100, 10))
+    store = UpdateStore(careless, retry_after=1.0)
+    key = UpdateId("task", 1, "ann").key()
+    for turn in range(3):
+        store.put("task", 1, "ann", b"%d" % turn)
+        assert store.get("task", 1, "ann") == b"%d" % turn
+        # nobody has asked yet, so nobody knows of the loss
+        with pytest.raises(PeerFault, match="came before"):
+            store.put("task", 1, "ann", b"again")
+        if how == "damaged":
+            careless.pin(key, "no bytes")
+        else:
+            careless.delete(key)
+        for _ in range(2):
+            with pytest.raises(UpdateLost):
+                store.get("task", 1, "ann")
+    assert (store.usage().lost, store.usage().updates) == (3, 1)
+    # a push that is refused changes nothing: lost it stays, and its round's consumption frees what is left
+    with pytest.raises(TooLarge):
+        store.put("task", 1, "ann", bytes(11))
+    with pytest.raises(UpdateLost):
+        store.get("task", 1, "ann")
+    store.put("task", 1, "ann", b"last")
+    assert store.consume("task", 1) == (UpdateId("task", 1, "ann"),)
+    assert careless.usage().entries == 0 and store.usage() == UpdateUsage(lost=3)
+
+
+class _SentAgainMeanwhile(MemoryBackend):
+    """Lets another reader find the loss, and the client send again, while a reader is told of it."""
+
+    store: UpdateStore
+    armed = False
+
+    def get(self, key: str) -> Value | Missing:
+        value = super().get(key)
+        if self.armed:
+            self.armed = False
+            with pytest.raises(UpdateLost):
+                self.store.get("task", 1, "ann")
+            self.store.put("task", 1, "ann", b"again")
+        return value
+
+
+def test_what_was_sent_again_meanwhile_is_not_taken_for_lost() -> None:
+    backend = _SentAgainMeanwhile(FakeClock(), Limits(10, 100, 100), WhenFull.REFUSE)
+    store = backend.store = UpdateStore(backend, retry_after=1.0)
+    store.put("task", 1, "ann", b"first")
+    backend.delete(UpdateId("task", 1, "ann").key())
+    backend.armed = True
+    assert store.get("task", 1, "ann") is MISSING
+    assert store.get("task", 1, "ann") == b"again" and store.usage().lost == 1
+    with pytest.raises(PeerFault, match="came before"):
+        store.put("task", 1, "ann", b"third")
+
+
+@pytest.mark.parametrize(
+    ("update", "error"),
+    [
+        (("task", "1", "ann"), TypeError),
+        (("task", 1.0, "ann"), TypeError),
+        (("task", True, "ann"), TypeError),
+        (("task", None, "ann"), TypeError),
+        ((b"task", 1, "ann"), TypeError),
+        (("task", 1, b"ann"), TypeError),
+        (("task", 1, None), TypeError),
+        (("ta\ud800sk", 1, "ann"), ValueError),
+        (("task", 1, "\udfff"), ValueError),
+    ],
+)
+def test_what_names_no_update_is_refused_by_every_call(update: Any, error: type[Exception]) -> None:
+    store = store_of()
+    store.put("task", 1, "ann", b"a")
+    calls: list[Callable[[], object]] = [
+        lambda: store.put(*update, b"B"),
+        lambda: store.get(*update),
+        lambda: store.withdraw(*update),
+    ]
+    if update[2] == "ann":
+        calls.append(lambda: store.consume(*update[:2]))
+    for call in calls:
+        with pytest.raises(error, match=r"means nothing|lone surrogate"):
+            call()
+    assert store.get("task", 1, "ann") == b"a" and store.usage().updates == 1
+    store.put("task", 1, "bob", b"b")
 
 
 @pytest.mark.parametrize("payload", ["text", bytearray(b"a"), memoryview(b"a"), None])
@@ -339,80 +430,51 @@ def test_of_many_equal_pushes_exactly_one_is_taken() -> None:
     assert sorted(outcomes) == ["repeated"] * 7 + ["taken"]
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_retry_time_that_means_nothing_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="retry time"):
-        UpdateStore(backend_of(), retry_after=seconds)
-
-
-# --- withdrawn
-
-
-def test_what_was_withdrawn_may_be_pushed_again_and_is_counted_nowhere() -> None:
-    store = store_of(entries=1)
-    store.put("task", 1, "ann", b"first")
-    store.withdraw("task", 1, "ann")
-    store.withdraw("task", 1, "ann")
-    store.withdraw("task", 7, "bob")
-    assert store.get("task", 1, "ann") is MISSING and store.ids() == () and store.usage() == UpdateUsage()
-    store.put("task", 1, "ann", b"again")
-    assert store.get("task", 1, "ann") == b"again"
-    assert store.consume("task", 1) == (UpdateId("task", 1, "ann"),)
-    store.withdraw("task", 1, "ann")
-    with pytest.raises(PeerFault) as fault:
-        store.put("task", 1, "ann", b"late")
-    assert fault.value.reason == "round-closed"
-
-
-class _Undeletable(MemoryBackend):
-    broken = True
-
-    def delete(self, key: str) -> bool:
-        if self.broken:
-            raise StoreError("the disk is gone")
-        return super().delete(key)
-
-
-def test_what_cannot_be_deleted_yet_is_told_to_come_back_and_not_that_it_came_before() -> None:
-    backend = _Undeletable(FakeClock(), Limits(10, 100, 100), WhenFull.REFUSE)
-    store = UpdateStore(backend, retry_after=3.0)
-    store.put("task", 1, "ann", b"first")
-    store.withdraw("task", 1, "ann")
-    assert store.ids() == () and store.usage().updates == 1
-    with pytest.raises(StoreFull, match=r"was withdrawn .* retry in 3 s") as full:
-        store.put("task", 1, "ann", b"again")
-    assert full.value.retry_after == 3.0 and store.usage().refusals == 1
-    backend.broken = False
-    store.put("task", 1, "ann", b"again")
-    assert store.get("task", 1, "ann") == b"again" and store.usage().updates == 1
-
-
-class _SlowToDelete(MemoryBackend):
-    """Holds the first deletion until it is told; `waiting` says that it does."""
+class _FullAtFirst(MemoryBackend):
+    """Holds the first pin until it is told, and refuses it then."""
 
     def __init__(self) -> None:
         super().__init__(FakeClock(), Limits(10, 100, 100), WhenFull.REFUSE)
-        self.waiting, self.go = threading.Event(), threading.Event()
-        self.deletions = 0
+        self.waiting, self.go, self.pins = threading.Event(), threading.Event(), 0
 
-    def delete(self, key: str) -> bool:
-        self.deletions += 1
-        self.waiting.set()
-        self.go.wait(60.0)
-        return super().delete(key)
+    def pin(self, key: str, value: Value) -> None:
+        self.pins += 1
+        if self.pins == 1:
+            self.waiting.set()
+            self.go.wait(60.0)
+            raise StoreFull("no room, for the test")
+        super().pin(key, value)
 
 
-def test_two_threads_that_free_the_same_do_not_delete_what_was_pushed_since() -> None:
-    backend = _SlowToDelete()
+def test_a_push_is_repeated_only_where_the_first_one_was_taken() -> None:
+    backend = _FullAtFirst()
     store = UpdateStore(backend, retry_after=3.0)
-    store.put("task", 1, "ann", b"first")
-    first = threading.Thread(target=store.withdraw, args=("task", 1, "ann"))
+    outcomes: list[str] = []
+
+    def push(payload: bytes) -> None:
+        try:
+            store.put("task", 1, "ann", payload)
+            outcomes.append("taken")
+        except (StoreFull, PeerFault) as refusal:
+            outcomes.append(type(refusal).__name__)
+
+    first = threading.Thread(target=push, args=(b"first",))
     first.start()
     assert backend.waiting.wait(60.0)
-    second = threading.Thread(target=store.consume, args=("other", 1))
+    second = threading.Thread(target=push, args=(b"second",))
     second.start()
+    # others' pushes wait for nobody
+    others = [UpdateId("task", 1, f"client-{number}") for number in range(200)]
+    other = next(one for one in others if store._turn(one) is not store._turn(UpdateId("task", 1, "ann")))
+    store.put(other.task, other.round, other.client, b"o")
+    assert outcomes == []
     backend.go.set()
     first.join(60.0)
     second.join(60.0)
-    store.put("task", 1, "ann", b"again")
-    assert backend.deletions == 1 and store.get("task", 1, "ann") == b"again"
+    assert sorted(outcomes) == ["StoreFull", "taken"] and store.get("task", 1, "ann") == b"second"
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 10**400])
+def test_a_retry_time_that_means_nothing_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="retry time"):
+        UpdateStore(backend_of(), retry_after=seconds)

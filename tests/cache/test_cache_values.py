@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kit.backend import same
+from kit.interrupts import after_every_depth
 
 from fednode.cache import TooLarge, owned
 from fednode.cache.owned import DEPTH, NODES
@@ -349,3 +350,96 @@ def test_the_cache_alone_does_not_import_torch() -> None:
     code = "import sys; from fednode.cache.values import *; decode(encode([1, b'2'])); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def _read_where(prepare: str) -> str:
+    """What a process says that reads tensors after `prepare`."""
+    code = f"""
+import sys
+from fednode.cache.values import decode
+data = bytes.fromhex({encode([torch.arange(6.0).reshape(2, 3), True]).hex()!r})
+{prepare}
+try:
+    print(decode(data)[0].sum().item())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_tensor_is_read_whatever_device_is_the_default() -> None:
+    assert _read_where("import torch; torch.set_default_device('meta')") == "15.0"
+
+
+def test_a_tensor_where_there_is_no_torch_is_no_damage() -> None:
+    assert _read_where("sys.modules['torch'] = None").startswith(
+        "StoreError the cache holds a tensor, and torch cannot"
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("DefaultCPUAllocator: can't allocate memory"), MemoryError(), TypeError()]
+)
+def test_what_this_process_lacks_is_no_damage(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def empty(*_: object, **__: object) -> None:
+        raise error
+
+    data = encode([torch.arange(3.0)])
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(type(error)) as raised:
+        decode(data)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[[[1]]], {"a": ("b", [2.5, math.inf, 1 << 70])}, [np.arange(3), b"x"], [torch.arange(3.0)], "text"],
+    ids=str,
+)
+def test_a_stack_that_ends_is_no_damage(value: Any) -> None:
+    data = encode(value)
+    back: list[Any] = []
+    # an `Undecodable` would come out of this
+    for _ in after_every_depth(lambda: None, lambda _: back.append(decode(data))):
+        pass
+    assert same(back[0], value)
+
+
+def test_a_deep_value_is_read_where_the_stack_is_just_long_enough() -> None:
+    value: Any = "]]]][[[["
+    for _ in range(DEPTH):
+        value = [value]
+    data = encode(value)
+    depths = 0
+    for _ in after_every_depth(lambda: None, lambda _: decode(data)):
+        depths += 1
+    assert depths > DEPTH
+
+
+@pytest.mark.parametrize("lengths", [[0, 1 << 62, 4], [1 << 63, 0], [0, 1 << 62], [1 << 70], [1 << 62, 1 << 62]])
+def test_lengths_that_no_tensor_has_are_no_value(lengths: list[int]) -> None:
+    data = planted(["T", "float64", *lengths])
+    try:
+        found = decode(data)
+    except Undecodable:
+        return
+    assert found.shape == tuple(lengths)  # type: ignore[attr-defined]
+
+
+def _nested_tensor() -> Any:
+    return torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("wrap", [lambda tensor: tensor, lambda tensor: [tensor]], ids=["alone", "nested"])
+def test_a_tensor_that_is_no_block_of_numbers_is_no_value(wrap: Any) -> None:
+    for keep in (freeze, size_of, encode):
+        with pytest.raises(TypeError, match="cannot be cached"):
+            keep(wrap(_nested_tensor()))
+
+        def mapped(tensor: Any, keep: Any = keep) -> Any:
+            with pytest.raises(TypeError, match="cannot be cached"):
+                keep(wrap(tensor))
+            return tensor
+
+        torch.vmap(mapped)(torch.zeros(2, 3))

@@ -70,17 +70,16 @@ def test_the_house_command_names_the_file_that_is_not_python(small_project):
     assert done.returncode == 1 and "test_x.py:2: not Python" in done.stdout and done.stderr == ""
 
 
+WITH_SERVERS = "$(grep -rl RedisServer tests --include='test_*.py')"
+
+
 @pytest.mark.parametrize(
     ("target", "last"),
     [
         ("run", ".venv/bin/fednode run"),
         ("test", ".venv/bin/python -m pytest"),
         ("test-slow", ".venv/bin/python -m pytest -m slow"),
-        (
-            "test-valkey",
-            "FEDNODE_TEST_SERVER=valkey-server .venv/bin/python -m pytest "
-            "$(grep -rl RedisServer tests --include='test_*.py')",
-        ),
+        ("test-valkey", f"FEDNODE_TEST_SERVER=valkey-server .venv/bin/python -m pytest {WITH_SERVERS}"),
         ("bench", "exit $sums"),
         ("check", "scripts/check"),
         ("lint", "scripts/check format lint types imports house"),

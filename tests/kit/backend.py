@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,22 @@ from kit.clocks import FakeClock
 from fednode.cache import MISSING, CacheBackend, Limits, StoreFull, TooLarge
 
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)
+
+
+class Like:
+    """Is equal to everything, and found where `text` is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return "like"
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return True
 
 
 class BackendKit:
@@ -54,7 +71,7 @@ class BackendKit:
         backend.set(key + ".", b"2", None)
         assert (backend.get(key), backend.get(key + ".")) == (b"1", b"2")
 
-    @pytest.mark.parametrize("key", [5, b"key", None, 1.5, ("key",), True])
+    @pytest.mark.parametrize("key", [5, b"key", None, 1.5, ("key",), True, np.str_("key"), Like("key")], ids=repr)
     def test_what_is_no_text_is_no_key(self, backend: CacheBackend, key: Any) -> None:
         backend.set("key", b"v", None)
         calls: list[Callable[[], object]] = [
@@ -117,6 +134,34 @@ class BackendKit:
         with pytest.raises(ValueError, match="time to live"):
             backend.set("key", b"new", ttl)
         assert backend.get("key") == b"old"
+
+    @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, Fraction])
+    def test_a_ttl_of_any_kind_of_number_is_as_long(self, backend: CacheBackend, clock: FakeClock, kind: Any) -> None:
+        # where a narrow number plus the time is far off
+        clock.sleep(123_456.75)
+        backend.set("set", b"v", kind(3))
+        backend.set_many({"many": b"v"}, kind(3))
+        self.pass_time(clock, 2.0)
+        assert list(backend.get_many(["set", "many"])) == ["set", "many"]
+        self.pass_time(clock, 1.5)
+        assert backend.get_many(["set", "many"]) == {}
+
+    @pytest.mark.parametrize("items", [None, 5, "ab", [("a", 1)], {"a"}], ids=repr)
+    @pytest.mark.parametrize("ttl", [None, 5.0])
+    def test_many_are_set_from_a_mapping_alone(self, backend: CacheBackend, items: Any, ttl: float | None) -> None:
+        with pytest.raises(TypeError, match="dict"):
+            backend.set_many(items, ttl)
+        assert list(backend.keys()) == []
+
+    @pytest.mark.parametrize("dtype", [">i4", "M8[s]"])
+    def test_the_dtype_of_what_comes_out_is_its_own(self, backend: CacheBackend, dtype: str) -> None:
+        array = np.arange(3).astype(dtype)
+        backend.set("key", array, None)
+        out: Any = backend.get("key")
+        out.dtype.__setstate__(
+            (3, "<", None, None, None, -1, -1, 0) + ((({}, ("h", 1, 1, 1)),) if dtype[0] == "M" else ())
+        )
+        assert same(backend.get("key"), array)
 
     def test_a_value_over_the_single_limit_is_refused_with_its_size(self, clock: FakeClock) -> None:
         backend = self.make(clock, Limits(entries=10, total_bytes=100, value_bytes=8))

@@ -22,7 +22,7 @@ def unexplained_near(calls: Iterable[Seen], final: Iterable[Seen]) -> list[str]:
     history = list(calls)
     hits = [call for call in history if call.kind == "get" and call.value is not MISSING]
     told = [call for call in history if call.kind != "get" or call.value is MISSING]
-    # a copy is kept at the end of a read for the seconds that it had left some time during it
+    # the clock, which another thread moves, is looked at once for what is left and once more when the copy is kept
     slack: dict[tuple[int, str], float] = defaultdict(float)
     for call in hits:
         slack[call.node, call.key] = max(slack[call.node, call.key], call.latest - call.earliest)

@@ -36,7 +36,7 @@ def required() -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that the system gives to connections: none takes it before a server."""
+    """A port that nobody listens on, below those that the system gives to connections: none takes it meanwhile."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,7 +14,7 @@ from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
 from fednode.cache.nest import Nested, nested
-from fednode.errors import ConfigError, DataError, PeerFault
+from fednode.errors import ConfigError, DataError, PeerFault, StoreError
 from fednode.live import Knob, StoreStats, StoreView, Tuned, guard_knobs, limit_knobs, memory_knobs
 from fednode.live.answering import Answers
 from fednode.live.contents import file_of
@@ -261,6 +262,44 @@ def test_several_changes_are_all_made_or_none(node: Node, last: list[object]) ->
     assert isinstance(node.parameters.guard.settings.negative_entries, int)
     assert [row[3] for row in node.ask("tune", changes=first)["made"]] == [7, 4, 9.5]
     assert [one.name for one in node.tuned] == ["negative_entries", "entries", "wait"]
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+def test_limits_are_held_against_each_other_as_they_come_out(node: Node, turned: int) -> None:
+    grown = [["parameters", "value_bytes", 20 << 20], ["parameters", "total_bytes", 40 << 20]]
+    shrunk = [["parameters", "total_bytes", 2_000], ["parameters", "entries", 50], ["parameters", "value_bytes", 1_000]]
+    before = node.memory.limits
+    made = node.ask("tune", changes=grown[::turned])["made"]
+    assert {(name, old, new) for _, name, old, new in made} == {
+        ("value_bytes", before.value_bytes, 20 << 20),
+        ("total_bytes", before.total_bytes, 40 << 20),
+    }
+    assert node.memory.limits == Limits(before.entries, 40 << 20, 20 << 20)
+    node.ask("tune", changes=shrunk[::turned])
+    assert node.memory.limits == Limits(50, 2_000, 1_000) and len(node.tuned) == 5
+    # one that does not fit in the end takes the others with it, and what is no limit too
+    wrong = [["parameters", "jitter", 0.3], ["parameters", "entries", 60], ["parameters", "value_bytes", 2_001]]
+    with pytest.raises(ConfigError, match="lower it"):
+        node.ask("tune", changes=wrong[::turned])
+    assert node.memory.limits == Limits(50, 2_000, 1_000) and node.parameters.guard.settings.jitter == 0.1
+    with pytest.raises(ConfigError, match="changed twice"):
+        node.ask("tune", changes=[["parameters", "entries", 60], ["parameters", "entries", 70]])
+    assert len(node.tuned) == 5
+
+
+def test_what_a_store_refuses_when_it_is_asked_takes_all_back(node: Node) -> None:
+    before = node.ask("knobs")
+
+    def refuse(value: float) -> None:
+        raise StoreError("it is closed")
+
+    knobs = (*node.stores["parameters"].turnable[:-1], Knob("staleness", lambda: 0, refuse, whole=True))
+    node.stores["parameters"] = replace(node.stores["parameters"], turnable=knobs)
+    changes = [["parameters", "entries", 60], ["parameters", "jitter", 0.3], ["parameters", "staleness", 1]]
+    with pytest.raises(StoreError, match="closed"):
+        node.ask("tune", changes=changes)
+    after = node.ask("knobs")
+    assert [row[:3] for row in after["knobs"]] == [row[:3] for row in before["knobs"]] and node.tuned == []
 
 
 def test_a_limit_goes_no_lower_than_what_is_needed() -> None:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import islice
+from math import inf
 
 
 class _Use:
@@ -22,9 +23,10 @@ class Hybrid:
     """
 
     def __init__(self, weight: float = 0.1, tau: float = 1_000.0, batch: int = 16) -> None:
-        if not (weight >= 0 and tau > 0 and batch >= 1):
+        if not (0 <= weight < inf and 0 < tau < inf and type(batch) is int and batch >= 1):
             raise ValueError(
-                f"weight {weight}, tau {tau} s and batch {batch} give no score; use 0 or more, above 0 and 1 or more"
+                f"weight {weight}, tau {tau} s and batch {batch} give no score; use 0 or more, above 0 and a whole "
+                "number from 1 on"
             )
         self.batch = batch
         self._weight = weight
