@@ -132,6 +132,8 @@ def test_values_are_cut_below_the_guard_and_whole_above_it() -> None:
 class Unfollowed(MemoryBackend):
     """A far cache that nobody can follow."""
 
+    clock = FakeClock()
+
     def get_lasting(self, key: str) -> Lasting | Missing:
         value = self.get(key)
         return value if isinstance(value, Missing) else Lasting(value, 60.0)

@@ -78,21 +78,25 @@ def in_order(messages: Iterable[Down | Up]) -> tuple:
 
 
 def renumbered(shared: Shared, parts: tuple[Part, ...], bound: int) -> tuple[Shared, tuple[Part, ...]]:
-    """The same with the smallest numbers; gaps of more than `bound` versions are `bound` + 1.
+    """The same with the smallest numbers; gaps of more than `bound` versions, or rounds, are `bound` + 1.
 
     When a key changed is only compared with versions: it moves up to the first version that is still spoken of. With a
     bound of 0 a round is this one or an old one, and which old one nobody asks.
     """
     versions, rounds = {0}, set()
     _Numbering(_Noted(versions), _Noted(rounds), _Noted(set())).world(shared, parts)
-    new, last, known = {}, 0, sorted(versions)
-    for old in known:
-        new[old] = new[last] + min(old - last, bound + 1) if old else 0
+    new = _closer(versions, bound)
+    numbers = _closer(rounds, bound) if bound else {old: int(old == shared.round.number) for old in rounds}
+    return _Numbering(new, numbers, _Since(sorted(versions), new)).world(shared, parts)
+
+
+def _closer(known: set[int], bound: int) -> dict[int, int]:
+    """These numbers from 0 on, with no gap over `bound` + 1."""
+    new, last = {}, min(known)
+    for old in sorted(known):
+        new[old] = min(old - last, bound + 1) + new.get(last, 0)
         last = old
-    numbers = {old: place for place, old in enumerate(sorted(rounds), 1)}
-    if not bound:
-        numbers = {old: int(old == shared.round.number) for old in rounds}
-    return _Numbering(new, numbers, _Since(known, new)).world(shared, parts)
+    return new
 
 
 class _Noted:

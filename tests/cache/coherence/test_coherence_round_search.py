@@ -174,4 +174,4 @@ def test_other_numbers_keep_what_is_compared():
     assert renumbered(shared, (part,), 0) == (small, (expected,))
     assert renumbered(small, (expected,), 0) == (small, (expected,))
     wide, _ = renumbered(shared, (part,), 1)
-    assert wide.round == Round(3, Model(5, (4, 5)))
+    assert wide.round == Round(4, Model(5, (4, 5)))
