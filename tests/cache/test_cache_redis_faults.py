@@ -311,7 +311,7 @@ def test_an_interrupted_read_takes_its_connection_along(server: RedisServer, mon
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("redis._parsers.socket.SocketBuffer.readline", raising)
+        patch.setattr("redis.connection.AbstractConnection.read_response", raising)
         with pytest.raises(Interrupt):
             backend.get("a")
     assert (backend.get("b"), backend.get("a")) == (b"b", b"a")
