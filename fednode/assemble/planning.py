@@ -69,7 +69,7 @@ class Plan:
             "data": f"{self.dataset.name}: {sizes}",
             "model": f"linear head on {self.columns} features, {params.dimension} parameters",
             "rounds": f"{settings.rounds}, {settings.clients} clients, {settings.min_survivors} survivors at the least",
-            "epsilon": f"{spent} if all survive, {most} at the least, of {budget}, unit: one record",
+            "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: one record",
             "reference": f"{exact[0]} and {exact[1]} by the exact Gaussian",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{params.scheme}, {params.threshold} of {params.holders} holders open; {slots}",

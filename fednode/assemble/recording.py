@@ -190,6 +190,7 @@ def _trust(session: Session, account: Account) -> Trust:
         ledger_head=account.head,
         ledger_check="fednode ledger ledger.jsonl",
         model_digest=session.model_digest or "no model was saved",
+        cohort="" if session.cohort is None else session.cohort.digest().hex(),
     )
 
 

@@ -52,10 +52,11 @@ def _what_ran(record: RunRecord) -> str:
         if released
         else "Nothing was released: no model version was published."
     )
+    planned = "" if record.trust.one_machine else ", by the node's plan (which records a client used is its own word)"
     return (
         f"Between {moment(record.started)} and {moment(record.ended)}, run {record.run_id} {trained} {task.model} on "
-        f"the data set {task.dataset}: {plural(task.records, 'record')} held by {plural(task.clients, 'client')}, "
-        f"{sent}. {published}"
+        f"the data set {task.dataset}: {plural(task.records, 'record')} held by {plural(task.clients, 'client')}"
+        f"{planned}, {sent}. {published}"
     )
 
 

@@ -128,7 +128,8 @@ class Trust:
     what is out of scope; `strength` says whose work the sum is, what it rests on and who has audited it.
     `sum_params` are the scheme's parameters, JSON-safe. `payload_bytes` is one sealed update,
     `float32_bytes` the same update in the clear as float32. `threshold` of `holders` open a sum. `ledger_head` is the
-    hash of the ledger's last line; `ledger_check` the command that checks the chain, if there is one.
+    hash of the ledger's last line; `ledger_check` the command that checks the chain, if there is one. `cohort` is the
+    digest of the signed list of members.
     """
 
     enrolment: str
@@ -144,6 +145,7 @@ class Trust:
     ledger_head: str
     ledger_check: str | None
     model_digest: str
+    cohort: str = ""
 
     @property
     def one_machine(self) -> bool:

@@ -78,6 +78,7 @@ def trust_rows(record: RunRecord) -> tuple[Row, ...]:
     rate = number(trust.payload_bytes / trust.float32_bytes, 3)
     return (
         ("Keys were enrolled", trust.enrolment),
+        ("Digest of the signed list of members", trust.cohort or "not known"),
         ("Secure sum", f"{trust.scheme}: {trust.strength}"),
         ("Withstands", trust.adversary),
         ("Key holders", f"{trust.holders}, of whom {trust.threshold} together open one sum a round"),

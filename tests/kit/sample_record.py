@@ -143,6 +143,7 @@ def _trust() -> Trust:
         ledger_head="9f2b6c0e4d1a83577c60b9d2e8f413a5b7c6d8e9f00112233445566778899aab",
         ledger_check=None,
         model_digest="04d3a1c7be55f0923781aa64cfe0125d9b8e7f60718293a4b5c6d7e8f9012345",
+        cohort="718d5fcf0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5",
     )
 
 

@@ -68,6 +68,8 @@ def test_a_study_on_one_machine_says_so_before_anything_else() -> None:
     real = replace(record, trust=replace(record.trust, enrolment="each organisation made its own key"), settings={})
     assert statement(real).startswith("Between ")
     assert "no single party was trusted with the noise" in statement(real)
+    assert "by the node's plan (which records a client used is its own word)" in statement(real)
+    assert "plan" not in statement(record).partition(" who handed over")[0]
     assert "in a deployment no single party is then trusted" in statement(record)
     assert HOW_ENROLLED.startswith(ONE_MACHINE)
 
