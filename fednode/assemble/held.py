@@ -22,21 +22,25 @@ def held_folder(prefix: str) -> Iterator[Path]:
     `StoreError`.
     """
     folder, lock = _made(prefix)
+    owner = os.getpid()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        # a forked child that leaves the block leaves the folder to its parent
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
 
 
 @contextmanager
 def held_at(folder: Path) -> Iterator[Path]:
     """As `held_folder`, but this very folder: new, or empty. Raises `ConfigError` where it has anything in it."""
-    lock = _taken(folder)
+    lock, owner = _taken(folder), os.getpid()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
 
 

@@ -118,10 +118,15 @@ def check_ttl(ttl: float | None) -> float | None:
     return seconds
 
 
+def is_number(value: object) -> bool:
+    """Whether `value` may be compared with numbers and means one: text and True do not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _seconds(ttl: Any) -> float:
     if type(ttl) is float:
         return ttl
-    if type(ttl) is bool or not isinstance(ttl, Real):
+    if not is_number(ttl):
         return math.nan
     try:
         return float(ttl)

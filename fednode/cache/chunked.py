@@ -19,7 +19,7 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
-from fednode.cache.chunked_book import TAG, PieceBook, piece_names, place_of, record_in
+from fednode.cache.chunked_book import ANY_BYTES, TAG, PieceBook, piece_names, place_of, record_in
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.memory import MemoryBackend
 from fednode.cache.pieces import (
@@ -34,7 +34,7 @@ from fednode.cache.pieces import (
     key_bytes,
 )
 from fednode.cache.room import fits_beside_pins
-from fednode.cache.values import Frozen, Undecodable, decode, encode, freeze, size_of, thaw
+from fednode.cache.values import Undecodable, decode, encode_counted, size_of
 from fednode.errors import StoreError
 
 _STRIPES: Final = 64
@@ -81,7 +81,7 @@ class Chunked:
         # serialises those that pin for a moment: two at once might refuse each other
         self._holding = Lock()
         self._tight = False
-        self._book = PieceBook(inner, self._limit)
+        self._book = PieceBook(inner)
         self._most_split = _SLACK
         self._damaged = self._refused = 0
         self._book.load()
@@ -158,30 +158,32 @@ class Chunked:
     def _store(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         check_key(key)
         self._settle_open()
-        try:
-            # one look at it for count and bytes: another thread may be changing it
-            frozen = freeze(value, self._value_bytes)
-        except TooLarge:
-            self._count_refused()
-            raise
-        if frozen.size <= self._piece_bytes and record_in(value) is None:
-            with self._stripe(key):
-                self._book.begin(key)
-                self._put(key, thaw(frozen), ttl, pinned=pinned)
-                self._book.keep(key, None)
-            return
-        ready = self._cut(key, frozen)
+        if record_in(value) is None and size_of(value) <= self._piece_bytes:
+            # one that another thread makes too large meanwhile is cut
+            with suppress(TooLarge):
+                self._store_whole(key, value, ttl, pinned=pinned)
+                return
+        ready = self._cut(key, value)
         with self._stripe(key):
             self._store_pieces(key, ready, ttl, pinned=pinned)
         if len(self._book) > self._most_split:
             self._look_for_gone()
 
-    def _cut(self, key: str, frozen: Frozen) -> Cut:
-        data = encode(thaw(frozen))
-        if len(data) > self._limit:
+    def _cut(self, key: str, value: Value) -> Cut:
+        try:
+            data, _ = encode_counted(value, self._value_bytes)
+            if len(data) > self._limit:
+                raise TooLarge(len(data), self._limit)
+        except TooLarge:
             self._count_refused()
-            raise TooLarge(len(data), self._limit)
+            raise
         return cut(key_bytes(key), data, self._piece_bytes, self._draw(GENERATION_BYTES))
+
+    def _store_whole(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
+        with self._stripe(key):
+            self._book.begin(key)
+            self._put(key, value, ttl, pinned=pinned)
+            self._book.keep(key, None)
 
     def _put(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         if pinned:
@@ -273,7 +275,7 @@ class Chunked:
             return MISSING
 
     def _joined(self, key: str, record: bytes) -> bytes:
-        manifest = Manifest.read(record, self._limit)
+        manifest = Manifest.read(record, ANY_BYTES)
         if not manifest.count:
             return manifest.inline(record, key_bytes(key))
         names = piece_names(key, manifest)
@@ -322,7 +324,7 @@ class Chunked:
                 continue
             with stripe:
                 try:
-                    if key in self._book.open:
+                    if self._book.is_open(key):
                         self._book.settle(key)
                 except StoreError:
                     return

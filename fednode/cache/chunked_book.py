@@ -9,10 +9,12 @@ from contextlib import suppress
 from typing import Final
 
 from fednode.cache.backend import CacheBackend, Missing, Value, check_key
-from fednode.cache.pieces import GENERATION_BYTES, Damaged, Manifest
+from fednode.cache.pieces import GENERATION_BYTES, MAX_PIECE_BYTES, MAX_PIECES, Damaged, Manifest
 from fednode.errors import StoreError
 
 TAG: Final = "\0pieces"
+ANY_BYTES: Final = MAX_PIECES * MAX_PIECE_BYTES
+"""What is there was taken under a limit: one that is lower now makes no damage of it."""
 
 
 def place_of(key: str) -> str:
@@ -46,9 +48,8 @@ def record_in(content: Value | Missing) -> bytes | None:
 class PieceBook:
     """The manifests whose pieces may lie in `inner`, by key. Settled: exactly those that the key's record names."""
 
-    def __init__(self, inner: CacheBackend, limit: int) -> None:
+    def __init__(self, inner: CacheBackend) -> None:
         self._inner = inner
-        self._limit = limit
         self._noted: dict[str, tuple[Manifest, ...]] = {}
         self._open: set[str] = set()
         self._held: set[bytes] = set()
@@ -68,6 +69,10 @@ class PieceBook:
     def open(self) -> tuple[str, ...]:
         """The keys that are being written, or of which a write was broken off."""
         return tuple(self._open)
+
+    def is_open(self, key: str) -> bool:
+        """Whether `key` is one of them."""
+        return key in self._open
 
     def begin(self, key: str) -> None:
         """The value under `key` is about to change: where it has pieces they may soon be left over."""
@@ -158,5 +163,5 @@ class PieceBook:
         if record is None:
             return None
         with suppress(Damaged):
-            return Manifest.read(record, self._limit)
+            return Manifest.read(record, ANY_BYTES)
         return None

@@ -28,24 +28,18 @@ from fednode.cache.backend import (
 )
 from fednode.cache.file_book import Entry, FileBook
 from fednode.cache.file_format import (
-    ASIDE_NAME,
     NUMBERS,
-    VALUE_NAME,
     DamagedFile,
     Header,
-    is_withdrawn,
-    number_of,
     open_value,
     read_value,
     stem_of,
-    stem_of_key,
-    withdraw,
 )
+from fednode.cache.file_left import FilesLeft
 from fednode.cache.file_place import lock_folder, make_private, open_folder, require_same, spoken, unlock_folder
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.memory import WhenFull, check_when_full
-from fednode.cache.pieces import encode_counted
-from fednode.cache.values import Undecodable
+from fednode.cache.values import Undecodable, encode_counted
 from fednode.clock import Clock
 from fednode.errors import StoreError
 from fednode.files import write_whole
@@ -87,16 +81,11 @@ class FileBackend:
         self._book = FileBook()
         self._evictions = self._expired = self._refusals = self._damaged = 0
         self._number = 0
-        self._left: dict[str, list[str]] = {}
-        """Files that could not be removed, by the key's part of their names: the value in force outlasts them."""
-        self._coming: str | None = None
-        """The file that is being written, and counts only once it is in the book."""
-        self._doubted: dict[str, None] = {}
-        """Keys whose entries and files are being changed: once a call was cut short, or failed, they may disagree."""
         self._closed = False
         with spoken("open", folder):
             make_private(folder)
             self._held = open_folder(folder)
+        self._left = FilesLeft(folder, self._held, self._book)
         self._release = weakref.finalize(self, os.close, self._held)
         try:
             with spoken("open", folder):
@@ -224,8 +213,8 @@ class FileBackend:
     def usage(self) -> Usage:
         """Entries and bytes of values held right now, and counts since this was opened; of a closed one too."""
         with self._lock:
-            if self._doubted and not self._closed:
-                self._settle()
+            if self._left.doubted and not self._closed:
+                self._left.settle()
             book = self._book
             held = (len(book.entries), book.bytes, book.pinned, book.pinned_bytes)
             return Usage(*held, self._evictions, self._expired, self._refusals, self._damaged)
@@ -244,15 +233,19 @@ class FileBackend:
         # no value is on its way to the disk under the old limits meanwhile
         with self._writing, self._lock:
             self._require_open()
-            self._limits = limits
-            self._keep_limits()
+            before, self._limits = self._limits, limits
+            try:
+                self._keep_limits()
+            except StoreError:
+                self._limits = before
+                raise
 
     def _require_open(self) -> None:
         """Raise `Closed`; else everything here is as it should be when this returns."""
         if self._closed:
             raise Closed(str(self))
-        if self._doubted:
-            self._settle()
+        if self._left.doubted:
+            self._left.settle()
 
     def _living(self, key: str) -> Entry | None:
         check_key(key)
@@ -278,22 +271,28 @@ class FileBackend:
             with self._lock:
                 self._require_open()
                 require_same(self._folder, self._held)
-                self._clear_left()
+                self._left.remove_all()
                 self._make_room(key, size)
                 wall = self._clock.time() + life
                 header = Header(key, self._next_number(), life, wall, len(encoded), size, pinned, digest)
                 expires_at = self._clock.now() + life
-                self._coming = header.name
+                self._left.coming = header.name
             try:
                 write_whole(self._folder / header.name, b"".join((header.pack(), encoded)), 0o600)
                 with self._lock:
                     self._insert(header, expires_at)
-            except BaseException:
+            except BaseException as error:
                 # said first and by plain stores, which nothing interrupts: the file may be there already
-                self._coming = None
-                self._doubted[key] = None
+                self._left.coming = None
+                alone = not self._left.doubted
+                self._left.doubted[key] = None
                 with self._lock, contextlib.suppress(StoreError):
-                    self._settle()
+                    # again: who was settling a moment ago did not look at what this write left
+                    self._left.doubted[key] = None
+                    if isinstance(error, StoreError) and alone and len(self._left.doubted) == 1:
+                        self._left.take_back(header)
+                    else:
+                        self._left.settle()
                 raise
 
     def _next_number(self) -> int:
@@ -328,79 +327,29 @@ class FileBackend:
             self._evict(victim)
 
     def _insert(self, header: Header, expires_at: float) -> None:
-        if self._doubted:
-            self._settle()
+        if self._left.doubted:
+            self._left.settle()
         entry = Entry(header.name, header.number, header.size, expires_at, header.pinned)
-        self._doubted[header.key] = None
+        self._left.doubted[header.key] = None
         old = self._book.put(header.key, entry)
         if old is not None:
-            self._leave(old.name)
-        self._coming = None
-        del self._doubted[header.key]
+            self._left.leave(old.name)
+        self._left.coming = None
+        del self._left.doubted[header.key]
         if old is not None:
             # the new value is in force already, and its number the higher one
             with contextlib.suppress(StoreError):
-                self._remove_left(stem_of(old.name))
+                self._left.remove(stem_of(old.name))
 
     def _remove(self, key: str) -> None:
         name = self._book.entries[key].name
         require_same(self._folder, self._held)
         # the one in force goes last: none that is left then counts as the newest
-        self._remove_left(stem_of(name))
-        self._doubted[key] = None
-        self._unlink(name)
+        self._left.remove(stem_of(name))
+        self._left.doubted[key] = None
+        self._left.unlink(name)
         self._book.drop(key)
-        del self._doubted[key]
-
-    def _settle(self) -> None:
-        """Bring book and folder into line where a change was cut short, or failed. Raises `StoreError`."""
-        require_same(self._folder, self._held)
-        with spoken("read", self._folder):
-            names = sorted(path.name for path in self._folder.iterdir() if VALUE_NAME.fullmatch(path.name))
-        for key in tuple(self._doubted):
-            stem = stem_of_key(key)
-            entry = self._book.entries.get(key)
-            if entry is not None and entry.name not in names:
-                del self._book.entries[key]
-            in_force = -1 if entry is None or entry.name not in names else entry.number
-            others = [name for name in names if stem_of(name) == stem and number_of(name) != in_force]
-            self._left[stem] = [name for name in others if name != self._coming]
-            self._withdraw_left(stem, in_force)
-        self._book.recount()
-        self._doubted.clear()
-
-    def _withdraw_left(self, stem: str, in_force: int) -> None:
-        """Remove what was left of a key; where that cannot be, let nothing in it count as newer than what is in force.
-
-        Files of a write that never happened have a higher number, or there is none in force.
-        """
-        with contextlib.suppress(StoreError):
-            self._remove_left(stem)
-        for name in self._left.get(stem, ()):
-            if in_force < 0 or number_of(name) > in_force:
-                with contextlib.suppress(OSError):
-                    withdraw(self._folder / name)
-
-    def _unlink(self, name: str) -> None:
-        path = self._folder / name
-        with spoken("remove", path):
-            path.unlink(missing_ok=True)
-
-    def _leave(self, name: str) -> None:
-        self._left.setdefault(stem_of(name), []).append(name)
-
-    def _remove_left(self, stem: str) -> None:
-        """Remove what was left of a key, in order. Raises `StoreError` at the first that stays."""
-        names = self._left.get(stem, [])
-        while names:
-            self._unlink(names[0])
-            del names[0]
-        self._left.pop(stem, None)
-
-    def _clear_left(self) -> None:
-        for stem in tuple(self._left):
-            with contextlib.suppress(StoreError):
-                self._remove_left(stem)
+        del self._left.doubted[key]
 
     def _evict(self, key: str) -> None:
         self._remove(key)
@@ -425,11 +374,11 @@ class FileBackend:
 
     def _load(self) -> None:
         now, wall = self._clock.now(), self._clock.time()
-        for header in sorted(self._headers(), key=lambda one: one.number):
+        headers, self._damaged = self._left.load()
+        for header in headers:
             self._number = header.number
             self._insert(header, now + min(header.ttl, header.expires_at - wall))
-        left = [number_of(name) for names in self._left.values() for name in names]
-        self._number = max([self._number, *(number for number in left if number < NUMBERS)])
+        self._number = max(self._number, self._left.last_number)
         self._keep_limits()
 
     def _keep_limits(self) -> None:
@@ -440,47 +389,3 @@ class FileBackend:
             self._evict(key)
         while not self._book.within(self._limits) and (victim := self._book.victim()) is not None:
             self._evict(victim)
-
-    def _headers(self) -> Iterator[Header]:
-        with spoken("open", self._folder):
-            paths = [path for path in self._folder.iterdir() if path.is_file() and not path.is_symlink()]
-        kept: dict[str, list[str]] = {}
-        for path in paths:
-            if ASIDE_NAME.fullmatch(path.name):
-                self._unlink(path.name)
-            elif VALUE_NAME.fullmatch(path.name):
-                kept.setdefault(stem_of(path.name), []).append(path.name)
-        for names in kept.values():
-            header = self._newest(sorted(names))
-            if header is not None:
-                yield header
-
-    def _newest(self, names: list[str]) -> Header | None:
-        """The header in the last of the files of a key that was not withdrawn; the others are removed, or left.
-
-        None where there is none, or it is damaged: then it is what keeps the older ones from coming back.
-        """
-        with spoken("read", self._folder):
-            withdrawn = [name for name in names if is_withdrawn(self._folder / name)]
-        # no file of ours is called so, and none that comes after it could be
-        forged = [name for name in names if number_of(name) >= NUMBERS and name not in withdrawn]
-        standing = [name for name in names if name not in withdrawn and name not in forged]
-        for name in (*withdrawn, *forged, *standing[:-1]):
-            self._leave(name)
-        self._damaged += len(forged)
-        if standing:
-            path = self._folder / standing[-1]
-            try:
-                with spoken("read", path), open_value(path) as file:
-                    header = Header.read(file, path.name)
-            except DamagedFile:
-                self._damaged += 1
-                self._leave(path.name)
-            else:
-                with contextlib.suppress(StoreError):
-                    self._remove_left(stem_of(path.name))
-                return header
-        if names:
-            with contextlib.suppress(StoreError):
-                self._remove_left(stem_of(names[0]))
-        return None

@@ -4,12 +4,9 @@ import heapq
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
 
 from fednode.cache.backend import Limits
-
-_SLACK: Final = 64
-"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
+from fednode.cache.expiries import Expiries
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class FileBook:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self._evictable: OrderedDict[str, None] = OrderedDict()
-        self._expiries: list[tuple[float, int, str]] = []
+        self._expiries: Expiries[int] = Expiries()
         self.bytes = self.pinned = self.pinned_bytes = 0
 
     def used(self, key: str) -> None:
@@ -52,8 +49,8 @@ class FileBook:
         if not entry.pinned:
             self._evictable[key] = None
         if math.isfinite(entry.expires_at):
-            heapq.heappush(self._expiries, (entry.expires_at, entry.number, key))
-            if len(self._expiries) > 2 * len(self.entries) + _SLACK:
+            self._expiries.add(entry.expires_at, entry.number, key)
+            if self._expiries.is_overgrown(len(self.entries)):
                 self._list_expiries()
         return old
 
@@ -65,10 +62,9 @@ class FileBook:
 
     def due(self, now: float) -> str | None:
         """A key that has expired by `now`; None where none has."""
-        while self._expiries and self._expiries[0][0] <= now:
+        while self._expiries.is_due(now):
             _, number, key = self._expiries[0]
             entry = self.entries.get(key)
-            # an overwritten or deleted key left an item behind that speaks of an older value
             if entry is not None and entry.number == number:
                 return key
             heapq.heappop(self._expiries)
@@ -121,6 +117,4 @@ class FileBook:
 
     def _list_expiries(self) -> None:
         mortal = [(key, entry) for key, entry in self.entries.items() if math.isfinite(entry.expires_at)]
-        listed = [(entry.expires_at, entry.number, key) for key, entry in mortal]
-        heapq.heapify(listed)
-        self._expiries = listed
+        self._expiries = Expiries.of((entry.expires_at, entry.number, key) for key, entry in mortal)

@@ -151,8 +151,8 @@ class Flights:
 
     def end_writes(self, keys: Sequence[str], writing: Writing) -> None:
         """As `end_write`."""
-        for key in keys:
-            with self._lock:
+        with self._lock:
+            for key in keys:
                 self._end(key, writing)
 
     def begin_clear(self, writing: Writing) -> None:

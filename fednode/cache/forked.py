@@ -58,10 +58,18 @@ def fresh_event(event: Event) -> Event:
 
 
 def _mend_all() -> None:
+    failed: list[Exception] = []
     for found in tuple(_alive.values()):
         one = found()
-        if one is not None:
+        if one is None:
+            continue
+        try:
             one.after_fork()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are mended
+            failed.append(error)
+    if failed:
+        # where the fork was asked for nobody can catch it: the interpreter writes it to the child's stderr
+        raise ExceptionGroup("caches of the parent that a forked child cannot use", failed)
 
 
 os.register_at_fork(after_in_child=_mend_all)

@@ -20,6 +20,7 @@ from fednode.cache.backend import (
     Value,
     check_items,
     check_ttl,
+    is_number,
 )
 from fednode.cache.flights import Flight, Flights, Writing
 from fednode.cache.forked import mend_after_fork
@@ -54,14 +55,16 @@ class GuardSettings:
     wait: float = 60.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.jitter <= 0.5:
-            raise ConfigError(f"the cache's jitter is {self.jitter}; it must be from 0 to 0.5")
-        if not (math.isfinite(self.negative_ttl) and self.negative_ttl >= 0):
-            raise ConfigError(f"the cache's negative_ttl is {self.negative_ttl} s; give seconds, or 0 to remember none")
+        if not is_number(self.jitter) or not 0 <= self.jitter <= 0.5:
+            raise ConfigError(f"the cache's jitter is {self.jitter!r}; it must be from 0 to 0.5")
+        if not is_number(self.negative_ttl) or not 0 <= self.negative_ttl < math.inf:
+            raise ConfigError(
+                f"the cache's negative_ttl is {self.negative_ttl!r} s; give seconds, or 0 to remember none"
+            )
         if type(self.negative_entries) is not int or self.negative_entries < 1:
             raise ConfigError(f"the cache's negative_entries is {self.negative_entries}; it must be at least 1")
-        if not 0 < self.wait <= TIMEOUT_MAX:
-            raise ConfigError(f"the cache's wait is {self.wait} s; give seconds above 0, {TIMEOUT_MAX:g} at most")
+        if not is_number(self.wait) or not 0 < self.wait <= TIMEOUT_MAX:
+            raise ConfigError(f"the cache's wait is {self.wait!r} s; give seconds above 0, {TIMEOUT_MAX:g} at most")
 
 
 @dataclass(frozen=True, slots=True)

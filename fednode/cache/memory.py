@@ -30,7 +30,7 @@ _ENTRIES_PER_SHARD: Final = 1_024
 _VALUES_PER_SHARD: Final = 64
 """Largest values that a shard must have room for: otherwise one shard is full while the next is empty."""
 _MOST_PARTS: Final = 64
-"""Shards that may be asked for: `get_many` enters them one within the other."""
+"""Shards that may be asked for: `get_many` visits them one after the other."""
 _LARGEST_BATCH: Final = 1 << 20
 
 

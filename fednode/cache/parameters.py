@@ -34,6 +34,8 @@ from fednode.protocol.chunks import Outline
 _Wanted: TypeAlias = Callable[[StoredChunk], bool]
 _METADATA: Final = 1 << 17
 _DIGITS: Final = 18
+_FAILURES: Final = 3
+"""Deletions that may fail in one go: a server that is away is not asked for all that is left."""
 _ROW: Final = 192
 """Bytes that a chunk or an array takes in a manifest at most, but for its name and shape."""
 
@@ -79,6 +81,7 @@ class ParameterStore:
         self._last = 0
         self._unfreed: set[str] = set()
         """Keys that may be in the backend, and stay only as far as a version needs them."""
+        self._first = 0
         self._adopt()
         mend_after_fork(self)
 
@@ -211,10 +214,18 @@ class ParameterStore:
         if not self._unfreed:
             return
         self._unfreed.difference_update(*map(self._keys, self._kept))
-        for key in tuple(self._unfreed):
-            with suppress(StoreError):
-                self._backend.delete(key)
-                self._unfreed.discard(key)
+        left = tuple(self._unfreed)
+        # where the last time ended: what can never be deleted keeps nothing else here
+        start, failures = self._first % max(1, len(left)), 0
+        for number in (*range(start, len(left)), *range(start)):
+            try:
+                self._backend.delete(left[number])
+                self._unfreed.discard(left[number])
+            except StoreError:
+                failures += 1
+                if failures == _FAILURES:
+                    self._first = number + 1
+                    return
 
     # --- keys
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Self
 
-from fednode.cache.backend import Value, check_key
-from fednode.cache.values import encode, freeze, thaw
+from fednode.cache.backend import check_key
 
 PIECE_BYTES: Final = 1 << 20
 """What a piece holds by default: larger ones make a server stall, and 16 MB in one command take 7 times as long."""
@@ -119,15 +118,6 @@ def key_bytes(key: str) -> bytes:
 def encoded_limit(value_bytes: int) -> int:
     """The most bytes that an encoded value of `value_bytes` may have: escapes in text make six of one."""
     return 6 * value_bytes + 4096
-
-
-def encode_counted(value: Value, most: int) -> tuple[bytes, int]:
-    """`value` as `encode` writes it, and the bytes that it counts: of one moment, whatever other threads do to it.
-
-    Raises `TooLarge` for one over `most` bytes, and as `freeze`.
-    """
-    frozen = freeze(value, most)
-    return encode(thaw(frozen)), frozen.size
 
 
 def check_piece_bytes(piece_bytes: int, value_bytes: int) -> None:

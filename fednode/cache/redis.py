@@ -12,7 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from fednode.cache.backend import Closed, StoreFull
+from fednode.cache.backend import Closed, StoreFull, is_number
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.redis_address import RedisAddress
 from fednode.cache.redis_exchange import Command, Exchanges
@@ -44,9 +44,11 @@ class LinkOptions:
     retry_after: float = 1.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.pauses, (tuple, list)):
+            raise ConfigError(f"{self.pauses!r} are no pauses between attempts; give seconds, in a tuple")
         for seconds in (self.timeout, self.retry_after, *self.pauses):
-            if not 0 < seconds < 3600:
-                raise ConfigError(f"{seconds} s is no time to wait for a cache server; give 0 to 3600 seconds")
+            if not is_number(seconds) or not 0 < seconds < 3600:
+                raise ConfigError(f"{seconds!r} s is no time to wait for a cache server; give 0 to 3600 seconds")
 
 
 class Link:

@@ -22,13 +22,14 @@ from fednode.cache.backend import (
 )
 from fednode.cache.forked import mend_after_fork
 from fednode.cache.lost import PinLost
-from fednode.cache.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encode_counted, encoded_limit, key_bytes
+from fednode.cache.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
 from fednode.cache.redis import Link
 from fednode.cache.redis_address import RedisAddress
 from fednode.cache.redis_book import Book, Noted
 from fednode.cache.redis_check import check_no_eviction
 from fednode.cache.redis_feed import Feed
 from fednode.cache.redis_values import Lasting, RedisOptions, RedisValues
+from fednode.cache.values import encode_counted
 from fednode.clock import Clock
 from fednode.errors import ConfigError
 

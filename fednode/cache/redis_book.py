@@ -4,17 +4,14 @@ import heapq
 import math
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
 from weakref import WeakKeyDictionary
 
 from fednode.cache.backend import Limits, StoreFull, Usage
+from fednode.cache.expiries import Expiries
 from fednode.cache.forked import mend_after_fork
 
-_SLACK: Final = 64
-"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each entry."""
 
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Noted:
     """One value that was written and not yet deleted. `expires_at` is monotonic, infinite for no expiry."""
 
@@ -38,11 +35,11 @@ class Book:
         self._whole = True
         self._coming: WeakKeyDictionary[Noted, str] = WeakKeyDictionary()
         self._entries: dict[str, Noted] = {}
-        self._expiries: list[tuple[float, bytes, str]] = []
+        self._expiries: Expiries[bytes] = Expiries()
         self._lost: set[str] = set()
         self._leaving: set[str] = set()
         """Keys whose deletion was asked for; whether it happened, nobody may know."""
-        self._bytes = self._pinned = self._pinned_bytes = 0
+        self._bytes = self._pinned = self._pinned_bytes = self._largest = 0
         self._evictions = self._expired = self._refusals = self._damaged = self._losses = 0
         mend_after_fork(self)
 
@@ -80,6 +77,7 @@ class Book:
         """Hold room for a write until it is noted or released. Raises `StoreFull` where there is none."""
         with self._lock:
             self._settle()
+            self._largest = max(noted.size, self._largest if self._coming else 0)
             self._coming[noted] = key
             if not self._fits():
                 self._sweep(now)
@@ -109,8 +107,9 @@ class Book:
                 self._count(old, -1)
             self._count(noted, 1)
             if math.isfinite(noted.expires_at):
-                heapq.heappush(self._expiries, (noted.expires_at, noted.generation, key))
-                self._compact()
+                self._expiries.add(noted.expires_at, noted.generation, key)
+                if self._expiries.is_overgrown(len(self._entries)):
+                    self._list_expiries()
             self._whole = True
 
     def leave(self, key: str) -> None:
@@ -191,7 +190,10 @@ class Book:
 
     def _fits(self) -> bool:
         """Whether all that is there and all that comes fits, whichever of the writes on their way happen."""
-        entries, total = len(self._entries), self._bytes
+        entries, total, coming = len(self._entries), self._bytes, len(self._coming)
+        if entries + coming <= self._limits.entries and total + coming * self._largest <= self._limits.total_bytes:
+            # without a look at each: there may be many, and this is asked for each of them
+            return True
         for noted, key in self._coming.items():
             old = self._entries.get(key)
             entries += old is None
@@ -201,10 +203,9 @@ class Book:
 
     def _sweep(self, now: float) -> int:
         before = self._expired
-        while self._expiries and self._expiries[0][0] <= now:
+        while self._expiries.is_due(now):
             _, generation, key = heapq.heappop(self._expiries)
             noted = self._entries.get(key)
-            # an overwritten key left an item behind that speaks of an older value
             if noted is not None and noted.generation == generation:
                 self._drop(key)
                 self._expired += 1
@@ -235,12 +236,6 @@ class Book:
         self._pinned += sign * noted.pinned
         self._pinned_bytes += sign * noted.size * noted.pinned
 
-    def _compact(self) -> None:
-        if len(self._expiries) > 2 * len(self._entries) + _SLACK:
-            self._list_expiries()
-
     def _list_expiries(self) -> None:
         mortal = [(key, noted) for key, noted in self._entries.items() if math.isfinite(noted.expires_at)]
-        listed = [(noted.expires_at, noted.generation, key) for key, noted in mortal]
-        heapq.heapify(listed)
-        self._expiries = listed
+        self._expiries = Expiries.of((noted.expires_at, noted.generation, key) for key, noted in mortal)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from fednode.cache.backend import Limits, StoreFull, Value
+from fednode.cache.backend import Limits, StoreFull, Value, is_number
 from fednode.cache.pieces import (
     HEAD_BYTES,
     PIECE_BYTES,
@@ -57,9 +57,9 @@ class RedisOptions:
 
     def __post_init__(self) -> None:
         Names(self.namespace)
-        if not 1.0 <= self.orphan_seconds <= _LONGEST_MS / 1000:
+        if not is_number(self.orphan_seconds) or not 1.0 <= self.orphan_seconds <= _LONGEST_MS / 1000:
             raise ConfigError(
-                f"orphan_seconds of {self.orphan_seconds} leave no time to write, or no end of it; give at least 1"
+                f"orphan_seconds of {self.orphan_seconds!r} leave no time to write, or no end of it; give at least 1"
             )
         try:
             check_piece_bytes(self.piece_bytes, self.limits.value_bytes)

@@ -6,12 +6,11 @@ from math import inf
 from threading import RLock
 from typing import Final, TypeVar
 
-from fednode.cache.backend import Limits, StoreFull, Usage, Value
+from fednode.cache.backend import Limits, StoreFull, TooLarge, Usage, Value
+from fednode.cache.expiries import Expiries
 from fednode.cache.forked import held_by_another
 from fednode.cache.policies import Mark, Policy, PolicyMaker
 
-_SLACK: Final = 64
-"""Stale heap items that are tolerated before the heap is rebuilt, on top of one for each live one."""
 _SLICE: Final = 1_000
 """Heap items a sweep takes off before it lets the others in."""
 
@@ -67,7 +66,7 @@ class Shard:
         self._refuses = refuses
         self._policy: Policy = make_policy()
         self._entries: dict[str, Entry] = {}
-        self._expiries: list[tuple[float, int, str]] = []
+        self._expiries: Expiries[int] = Expiries()
         self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
         self._generation = self._evictions = self._expired = self._refusals = 0
         self._replaced: Entry | None = None
@@ -96,15 +95,36 @@ class Shard:
             self._busy = False
             return entry
 
+    def find_these(self, keys: Sequence[str], found: dict[str, Entry], now: float) -> None:
+        """As `find`, for many keys at one moment, into `found`."""
+
+        def step() -> None:
+            marks: list[Mark] = []
+            look, use = self._entries.get, marks.append
+            for key in keys:
+                entry = look(key)
+                if entry is None:
+                    continue
+                if entry.expires_at <= now:
+                    self._expire(key)
+                    continue
+                if entry.mark is not None:
+                    use(entry.mark)
+                found[key] = entry
+            self._policy.used(marks, now)
+
+        inside(self, now, step)
+
     def put(self, entry: Entry, now: float) -> None:
-        """Store `entry`; raises `StoreFull`, with everything as it was, where there is no room for it."""
+        """Store `entry`; raises, with everything as it was, `StoreFull` where there is no room for it, and `TooLarge`
+        where the limits were tuned since it was counted."""
         with self._lock:
             if self._busy:
                 self._settle(now)
             self._busy = True
             try:
                 self._put(entry, now)
-            except StoreFull:
+            except (StoreFull, TooLarge):
                 self._busy = False
                 raise
             except BaseException:
@@ -143,12 +163,12 @@ class Shard:
             policy, self._policy = self._policy, self._make_policy()
             self._policy.batch = policy.batch
             gone, self._entries = self._entries, {}
-            heap, self._expiries = self._expiries, []
+            heap, self._expiries = self._expiries, Expiries()
             self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
             return gone, heap, policy
 
         # all of it is let go after the lock
-        inside((self,), now, step)
+        inside(self, now, step)
 
     def sweep(self, now: float) -> int:
         """Free what has expired, in slices between which others get the lock; the number of entries freed."""
@@ -158,9 +178,9 @@ class Shard:
             more = self._expire_due(now, _SLICE)
             return before - len(self._entries), more
 
-        freed, more = inside((self,), now, step)
+        freed, more = inside(self, now, step)
         while more:
-            also, more = inside((self,), now, step)
+            also, more = inside(self, now, step)
             freed += also
         return freed
 
@@ -177,12 +197,12 @@ class Shard:
                     self._evict_larger(limits.value_bytes)
                 self._evict(0, 0, now)
 
-        inside((self,), now, step)
+        inside(self, now, step)
 
     def keys(self, prefix: str, now: float) -> list[str]:
         """The keys with `prefix` that have not expired."""
         return inside(
-            (self,),
+            self,
             now,
             lambda: [key for key, one in self._entries.items() if one.expires_at > now and key.startswith(prefix)],
         )
@@ -249,6 +269,9 @@ class Shard:
 
     def _put(self, entry: Entry, now: float) -> None:
         key = entry.key
+        if entry.size > self._limits.value_bytes:
+            self._refusals += 1
+            raise TooLarge(entry.size, self._limits.value_bytes)
         self._make_room(key, entry, now)
         self._generation = entry.generation = self._generation + 1
         self._entries[key] = entry
@@ -262,8 +285,8 @@ class Shard:
         entry.marks = (entry.mark,)
         if entry.expires_at != inf:
             self._mortal += 1
-            heapq.heappush(self._expiries, (entry.expires_at, entry.generation, key))
-            if len(self._expiries) > 2 * self._mortal + _SLACK:
+            self._expiries.add(entry.expires_at, entry.generation, key)
+            if self._expiries.is_overgrown(self._mortal):
                 self._compact()
 
     def _make_room(self, key: str, entry: Entry, now: float) -> None:
@@ -355,7 +378,6 @@ class Shard:
             _, generation, key = pop(heap)
             taken += 1
             entry = entries.get(key)
-            # an overwritten key left an item behind that speaks of an older value
             if entry is not None and entry.generation == generation:
                 del entries[key]
                 removed(entry.mark)
@@ -368,28 +390,20 @@ class Shard:
 
     def _compact(self) -> None:
         mortal = [(key, entry) for key, entry in self._entries.items() if entry.expires_at != inf]
-        self._expiries = [(entry.expires_at, entry.generation, key) for key, entry in mortal]
-        heapq.heapify(self._expiries)
+        self._expiries = Expiries.of((entry.expires_at, entry.generation, key) for key, entry in mortal)
 
 
-def inside(shards: Sequence[Shard], now: float, work: Callable[[], _T], at: int = 0) -> _T:
-    """What `work` returns while nobody else, and no call of this thread that is under way, is in any of the shards.
+def inside(shard: Shard, now: float, work: Callable[[], _T]) -> _T:
+    """What `work` returns while nobody else, and no call of this thread that is under way, is in the shard.
 
-    Their locks are taken in order, and nothing else takes two: no deadlock. One `with` in the other, since no list of
-    what is locked can be kept that an interrupt does not come between.
+    Nothing takes the locks of two: a thread in one of them waits for no other.
     """
-    if at == len(shards):
-        return work()
-    shard = shards[at]
     with shard._lock:
         if shard._busy:
             shard._settle(now)
         shard._busy = True
         try:
-            found = inside(shards, now, work, at + 1)
-        except _Inside:
-            shard._busy = False
-            raise
+            found = work()
         except BaseException:
             shard._torn = True
             raise
@@ -400,28 +414,15 @@ def inside(shards: Sequence[Shard], now: float, work: Callable[[], _T], at: int 
 def find_many(shards: Sequence[Shard], keys: Sequence[str], now: float) -> list[Entry]:
     """Those of `keys`, all of them text, that `Shard.find` would find where `hash` puts them, in the order given.
 
-    All shards at one moment.
+    One shard after the other, each at one moment.
     """
-    found: list[Entry] = []
-
-    def step() -> None:
-        marks: list[list[Mark]] = [[] for _ in shards]
-        doors = [(shard._entries.get, mine.append) for shard, mine in zip(shards, marks, strict=True)]
-        count = len(doors)
-        for key in keys:
-            look, use = doors[hash(key) % count]
-            entry = look(key)
-            if entry is None:
-                continue
-            if entry.expires_at <= now:
-                shards[hash(key) % count]._expire(key)
-                continue
-            mark = entry.mark
-            if mark is not None:
-                use(mark)
-            found.append(entry)
-        for shard, mine in zip(shards, marks, strict=True):
-            shard._policy.used(mine, now)
-
-    inside(shards, now, step)
-    return found
+    count = len(shards)
+    parts: list[list[str]] = [[] for _ in shards]
+    takers = [part.append for part in parts]
+    for key in keys:
+        takers[hash(key) % count](key)
+    found: dict[str, Entry] = {}
+    for shard, part in zip(shards, parts, strict=True):
+        if part:
+            shard.find_these(part, found, now)
+    return [found[key] for key in keys if key in found]

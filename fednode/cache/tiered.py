@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Final, Protocol, Self
 
-from fednode.cache.backend import MISSING, CacheBackend, Closed, Missing, Usage, Value, check_items, checked_keys
+from fednode.cache.backend import (
+    MISSING,
+    CacheBackend,
+    Closed,
+    Missing,
+    Usage,
+    Value,
+    check_items,
+    checked_keys,
+    is_number,
+)
 from fednode.cache.forked import fresh_event, mend_after_fork
 from fednode.cache.redis_feed import Changes
 from fednode.cache.redis_values import Lasting
@@ -68,8 +78,8 @@ class TierOptions:
 
     def __post_init__(self) -> None:
         for seconds in (self.followed_ttl, self.unfollowed_ttl, self.heartbeat):
-            if not 0 < seconds < 1e6:
-                raise ConfigError(f"{seconds} s is no time for a near cache; give seconds above 0")
+            if not is_number(seconds) or not 0 < seconds < 1e6:
+                raise ConfigError(f"{seconds!r} s is no time for a near cache; give seconds above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +131,13 @@ class Tiered:
         self._feed: ChangeFeed | None = None
         self._thread: Thread | None = None
         mend_after_fork(self)
-        self._start_listening()
-        self._tested.wait(2 * self._options.heartbeat)
+        try:
+            self._start_listening()
+            self._tested.wait(2 * self._options.heartbeat)
+        except BaseException:
+            # nobody else could end its thread
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

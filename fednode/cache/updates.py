@@ -22,6 +22,8 @@ from fednode.errors import PeerFault, StoreError
 __all__ = ["PinOwner", "UpdateId", "UpdateLost", "UpdateStore", "UpdateUsage"]
 
 _TURNS: Final = 64
+_FAILURES: Final = 3
+"""Deletions that may fail in one call: a server that is away is not asked for all that is left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +62,7 @@ class UpdateStore:
         self._stored: dict[tuple[str, int], dict[str, _Held]] = {}
         self._unfreed: set[UpdateId] = set()
         """What nobody is to get any more, and may still be in the backend."""
+        self._first = 0
         self._closed: dict[str, int] = {}
         self._refusals = self._losses = 0
         self._lost: set[UpdateId] = set()
@@ -131,8 +134,10 @@ class UpdateStore:
         check_round(round_number)
         with self._lock:
             self._closed[task] = max(round_number, self._closed.get(task, round_number))
-            gone = sorted(UpdateId(task, round_number, name) for name in self._stored.get((task, round_number), ()))
-            self._unfreed.update(gone)
+            owned = {UpdateId(task, round_number, name) for name in self._stored.get((task, round_number), ())}
+            # what was withdrawn, or consumed before, and could not be deleted yet is not told again
+            gone = sorted(owned - self._unfreed)
+            self._unfreed |= owned
         self._free_leftovers()
         return tuple(gone)
 
@@ -207,7 +212,8 @@ class UpdateStore:
             if update in self._unfreed or update in self._arriving:
                 self._refusals += 1
                 wait = self._retry_after
-                raise StoreFull(f"{update} was withdrawn and still takes up its room; retry in {wait:g} s", wait)
+                what = "was withdrawn" if update in self._unfreed else "came before, was broken off"
+                raise StoreFull(f"{update} {what} and still takes up its room; retry in {wait:g} s", wait)
             if self._find(update) is not None and update not in self._lost:
                 raise PeerFault("repeated", f"{update} in round {update.round} came before")
             self._arriving.add(update)
@@ -227,17 +233,20 @@ class UpdateStore:
             self._arriving.discard(update)
         return not closed
 
-    def _free(self, update: UpdateId) -> None:
-        """Delete one that was consumed, withdrawn or broken off; what the backend cannot delete now stays marked."""
+    def _free(self, update: UpdateId) -> bool:
+        """Delete one that was consumed, withdrawn or broken off; False where the backend cannot: it stays marked."""
         with self._lock:
             if self._find(update) is not None:
                 # broken off when it had been taken, or when it came again for one that was lost
                 self._arriving.discard(update)
             if update not in self._unfreed and update not in self._arriving:
-                return
-        with suppress(StoreError):
+                return True
+        try:
             self._backend.delete(update.key())
-            self._freed(update)
+        except StoreError:
+            return False
+        self._freed(update)
+        return True
 
     def _freed(self, update: UpdateId) -> None:
         owner = (update.task, update.round)
@@ -256,16 +265,22 @@ class UpdateStore:
         if not self._unfreed and not self._arriving:
             return
         with self._lock:
-            unwanted, arriving = tuple(self._unfreed), tuple(self._arriving - self._unfreed)
-        for update in unwanted:
-            with self._turn(update):
-                self._free(update)
-        for update in arriving:
+            unfreed = tuple(self._unfreed)
+            left = (*unfreed, *(self._arriving - self._unfreed))
+            # where the last time ended: what can never be deleted keeps nothing else here
+            start = self._first % max(1, len(left))
+        failures = 0
+        for number in (*range(start, len(left)), *range(start)):
+            update = left[number]
             turn = self._turn(update)
             # held: its value is on its way, and no leftover
-            if not turn.locked():
-                with turn:
-                    self._free(update)
+            if number >= len(unfreed) and turn.locked():
+                continue
+            with turn:
+                failures += not self._free(update)
+            if failures == _FAILURES:
+                self._first = number + 1
+                return
 
     def _refused(self, full: StoreFull) -> StoreFull:
         with self._lock:

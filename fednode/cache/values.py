@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from fednode.cache.backend import Value
+from fednode.cache.backend import TooLarge, Value
 from fednode.cache.owned import (
     DEPTH,
     DIMENSIONS,
@@ -23,8 +23,7 @@ from fednode.cache.owned import (
     Frozen,
     Tally,
     freeze,
-    keep,
-    plain_tensor,
+    seen,
     size_of,
     tensor_kind,
     text_size,
@@ -33,9 +32,10 @@ from fednode.cache.owned import (
 )
 from fednode.errors import StoreError
 
-__all__ = ["Frozen", "Undecodable", "decode", "encode", "freeze", "size_of", "thaw"]
+__all__ = ["Frozen", "Undecodable", "decode", "encode", "encode_counted", "freeze", "size_of", "thaw"]
 
 _DTYPE: Final = re.compile(r"[<>|][biufcmM][0-9]{1,2}(\[[0-9]{0,10}[A-Za-z]{1,2}\])?")
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"FNv1"
 _ALIGN: Final = 16
@@ -56,9 +56,27 @@ class Undecodable(ValueError):
 
 def encode(value: Value) -> bytes:
     """`value` as bytes that `decode` turns back into the same: types, dtypes, shapes, bits. Raises as `freeze` does."""
-    checked = walk(value, Tally(), 0, keep)
+    return _written(walk(value, Tally(), 0, seen))
+
+
+def encode_counted(value: Value, most: int) -> tuple[bytes, int]:
+    """`encode`, and the bytes that `value` counts: of what was written, whatever other threads do to it meanwhile.
+
+    Raises `TooLarge` for one over `most` bytes, before that much is copied, and as `freeze`.
+    """
+    size, checked = size_of(value), None
+    if size <= most:
+        tally = Tally()
+        checked = walk(value, tally, 0, seen)
+        size = tally.size
+    if size > most:
+        raise TooLarge(size, most)
+    return _written(checked), size
+
+
+def _written(checked: Any) -> bytes:
     raws: list[bytes | memoryview] = []
-    tree = json.dumps(_node(checked, raws), ensure_ascii=False, separators=(",", ":")).encode()
+    tree = _JSON.encode(_node(checked, raws)).encode()
     parts: list[bytes | memoryview] = [_HEADER.pack(_MAGIC, len(tree)), tree]
     end = _HEADER.size + len(tree)
     for raw in raws:
@@ -160,15 +178,13 @@ def _node(value: Any, raws: list[bytes | memoryview]) -> Any:
 
 def _raw_node(value: Any, raws: list[bytes | memoryview]) -> Any:
     if type(value) is np.ndarray:
-        # a view of its own: whoever reshapes the array meanwhile cannot come between shape and bytes
-        seen = value.view()
-        raws.append(_raw(seen.view(np.uint8) != 0 if seen.dtype.kind == "b" else seen))
-        return ["a", seen.dtype.str, *seen.shape]
-    if type(value) in (bytes, bytearray, memoryview):
-        raws.append(value if type(value) is bytes else bytes(value))
-        return ["b", len(raws[-1])]
+        raws.append(_raw(value.view(np.uint8) != 0 if value.dtype.kind == "b" else value))
+        return ["a", value.dtype.str, *value.shape]
+    if type(value) is bytes:
+        raws.append(value)
+        return ["b", len(value)]
     torch = _torch()
-    raws.append(_raw(plain_tensor(value).reshape(-1).view(torch.uint8).numpy()))
+    raws.append(_raw(value.reshape(-1).view(torch.uint8).numpy()))
     return ["T", tensor_kind(value), *value.shape]
 
 

@@ -15,10 +15,9 @@ from kit.backend import ROOMY
 from kit.clocks import FakeClock
 from kit.folders import held, opened, value_files
 
-from fednode.cache import MISSING, FileBackend, Limits, StoreFull, TooLarge, WhenFull
+from fednode.cache import MISSING, FileBackend, Limits, StoreFull, TooLarge, WhenFull, values
 from fednode.cache.file_format import NUMBERS, Header
-from fednode.cache.pieces import encode_counted
-from fednode.cache.values import encode
+from fednode.cache.values import encode, encode_counted
 from fednode.errors import StoreError
 
 FIXED = struct.Struct("<8sQddIQQB32s")
@@ -107,11 +106,13 @@ def test_what_this_process_lacks_destroys_nothing(tmp_path: Path, monkeypatch: p
 def test_what_changes_meanwhile_is_counted_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     value = [b"", b""]
 
+    written = values._written
+
     def after_it_grew(one: object) -> bytes:
         value[-1] = bytes(1_000)
-        return encode(one)
+        return written(one)
 
-    monkeypatch.setattr("fednode.cache.pieces.encode", after_it_grew)
+    monkeypatch.setattr(values, "_written", after_it_grew)
     data, size = encode_counted(value, 100)
     assert (len(data) < 100, size < 100) == (True, True)
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from fednode.cache import MISSING, Closed, FileBackend, Limits, MemoryBackend, W
 from fednode.cache.chunked import Chunked
 from fednode.cache.counted import Counted
 from fednode.cache.flights import Flight, Flights, Writing
+from fednode.cache.forked import mend_after_fork
 from fednode.cache.guarded import Guarded, GuardSettings
 from fednode.cache.policies import Lru
 from fednode.cache.redis_backend import RedisBackend
@@ -285,3 +287,20 @@ def test_every_module_with_a_lock_says_what_a_child_makes_of_it() -> None:
     silent = {name for name in locked if "def after_fork" not in modules[name]}
     assert len(locked) >= 12
     assert silent <= {"redis_lease.py"}
+
+
+class Unmendable:
+    def after_fork(self) -> None:
+        raise OSError("nothing works here")
+
+
+def test_what_cannot_be_mended_keeps_nothing_else_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: told.append(repr(raised.exc_value)))
+    first, cache = Unmendable(), MemoryBackend(FakeClock(), ROOMY, shards=1)
+    mend_after_fork(first)
+    after = MemoryBackend(FakeClock(), ROOMY, shards=1)
+    with held_elsewhere(cache._shards[0]._lock, after._shards[0]._lock):
+        found = in_a_child(lambda: [told, *(str(one.get("key")) for one in (cache, after))])
+    assert isinstance(found, list) and found[1:] == [str(MISSING)] * 2
+    assert len(found[0]) == 1 and "nothing works here" in found[0][0]

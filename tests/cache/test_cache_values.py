@@ -19,7 +19,7 @@ from kit.interrupts import after_every_depth
 
 from fednode.cache import TooLarge, owned
 from fednode.cache.owned import DEPTH, NODES
-from fednode.cache.values import Undecodable, decode, encode, freeze, size_of, thaw
+from fednode.cache.values import Undecodable, decode, encode, encode_counted, freeze, size_of, thaw
 
 DTYPES = [
     "m8",
@@ -443,3 +443,26 @@ def test_a_tensor_that_is_no_block_of_numbers_is_no_value(wrap: Any) -> None:
             return tensor
 
         torch.vmap(mapped)(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("value", [np.ones(1 << 20), [np.ones((1 << 10, 1 << 10))]], ids=["array", "in a list"])
+def test_what_is_written_is_copied_once(value: Any) -> None:
+    tracemalloc.start()
+    try:
+        data, size = encode_counted(value, 1 << 24)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size >= 1 << 23 and peak < 1.5 * len(data)
+
+
+def test_what_is_too_large_is_told_before_it_is_copied() -> None:
+    value = [np.ones(1 << 20), bytearray(1 << 20)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge):
+            encode_counted(value, 1 << 10)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 19
