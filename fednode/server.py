@@ -102,7 +102,11 @@ class GridChannel:
         except PeerFault as fault:
             log.warning("node %d is no member: %s", node, fault)
             return
-        if self._nodes.setdefault(member.name, node) != node:
+        first = self._nodes.setdefault(member.name, node)
+        if first != node and first not in set(self._grid.get_node_ids()):
+            log.info("%s speaks from node %d now: node %d is gone", member.name, node, first)
+            self._nodes[member.name] = node
+        elif first != node:
             self._note_double(member.name, node)
 
     def _note_double(self, name: str, node: int) -> None:

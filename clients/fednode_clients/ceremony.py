@@ -14,7 +14,6 @@ from fednode_clients.record import damaged
 from fednode_clients.tasks import (
     KnownTask,
     Schemes,
-    key_context,
     recalled_task,
     scheme_of,
     verified_card,
@@ -64,11 +63,11 @@ class KeyMaker:
         kept = self.folder.get(f"key-secret/{card.task}")
         if kept is not None:
             try:
-                return scheme.restore_contribution(card.sum_params, key_context(card), kept)
+                return scheme.restore_contribution(card.sum_params, card.key_context(), kept)
             except Tampered as error:
                 raise _damaged(self.folder, card.task) from error
         point = card.cohort.member(self.folder.name).point
-        made = scheme.contribute(card.sum_params, key_context(card), point, self._rng)
+        made = scheme.contribute(card.sum_params, card.key_context(), point, self._rng)
         self.folder.admit(card.task, self._most_tasks)
         self.folder.put(f"key-secret/{card.task}", made.private_bytes())
         return made
@@ -101,7 +100,7 @@ class KeyMaker:
         known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts), self._most_tasks)
         shares = {holder.point: self._share(card, holder.name, holder.point, parts) for holder in card.cohort.holders}
         try:
-            share = keyed(card, self._schemes).join(card.sum_params, key_context(card), shares)
+            share = keyed(card, self._schemes).join(card.sum_params, card.key_context(), shares)
         except CryptoError as error:
             raise PeerFault("bad-share", str(error)) from error
         if self.folder.get(f"share/{task}") not in (None, share.private_bytes()):
@@ -136,7 +135,7 @@ class KeyMaker:
         known.check(spec)
         if spec.round != KEY_CHECK_ROUND:
             raise PeerFault("not-a-client", "a holder sends no updates")
-        values = known_vector(spec.sum_params, key_context(known.card))
+        values = known_vector(spec.sum_params, known.card.key_context())
         payload = known.scheme.sealer(spec.sum_params, known.key).seal(values, self._rng, spec.digest()).payload
         return self.folder.signer.write("update", Topic(spec.task, spec.round, spec.digest()), payload)
 
@@ -150,7 +149,7 @@ class KeyMaker:
             known = recalled_task(self.folder, self._schemes, task)
             card, scheme = known.card, keyed(known.card, self._schemes)
             try:
-                share = scheme.restore_share(card.sum_params, key_context(card), kept)
+                share = scheme.restore_share(card.sum_params, card.key_context(), kept)
             except Tampered as error:
                 raise _damaged(self.folder, task) from error
             self._known[task] = (known, share)

@@ -53,9 +53,13 @@ class Client:
         """The model to train from, if the round may be joined; or the update that was sealed for this very spec before.
 
         `parts` are what came with the spec: the model's outline and, where the scheme has boxes, the holders' keys for
-        this round; `chunks` are those of the model that came. Raises what `judge` and `CopyRoom.take` raise.
+        this round; `chunks` are those of the model that came. Raises `PeerFault`: what `Limits.check`,
+        `BoxKeys.verified`, `KnownTask.check` and `CopyRoom.take` raise, "second-spec" for a round that this client
+        joined under another spec, "round-cap" if it has joined as many rounds of the task as it ever will,
+        "past-round", "not-a-client"; `StoreError` if its record is lost, also where it would only repeat itself.
         """
         known = self._willing(spec)
+        self.folder.recorded()
         sealed = self._sealed_for(spec)
         if sealed is not None:
             # it is sent again, whether the model is still here or not
@@ -64,19 +68,6 @@ class Client:
         copy = self._copies.take(known.card, spec, parts, chunks)
         earlier = self._agree(spec, parts, copy.basis)
         return copy if earlier is None else earlier
-
-    def judge(self, spec: RoundSpec, model: bytes, parts: Mapping[str, bytes] | None = None) -> bytes | None:
-        """The update that was sealed for this very spec already (to be sent again), or None if the round may be joined.
-
-        `model` is the digest of the model that is here, `parts` as in `join`. Raises `PeerFault`: what `Limits.check`,
-        `BoxKeys.verified` and `KnownTask.check` raise, "another-model", "second-spec" for a round that this client
-        joined under another spec, "round-cap" if it has joined as many rounds of the task as it ever will,
-        "not-a-client".
-        """
-        self._willing(spec)
-        if model != spec.model_digest:
-            raise PeerFault("another-model", "the arrays are not those that the round names")
-        return self._agree(spec, parts or {}, Basis(spec.model_version, model))
 
     def _willing(self, spec: RoundSpec) -> KnownTask:
         known, _ = self._task(spec.task)
@@ -132,13 +123,13 @@ class Client:
     def answer(self, spec: RoundSpec, total: ClippedSum) -> bytes:
         """Bound, round, noise, seal, sign; on disk before it is returned.
 
-        If another process of this client sealed the round since it was judged, the bytes that were sealed there. Raises
-        `PeerFault("no-consent")` for a spec that `judge` did not pass, or that was answered since, "second-spec" or
+        If another process of this client sealed the round since it was joined, the bytes that were sealed there. Raises
+        `PeerFault("no-consent")` for a spec that `join` did not pass, or that was answered since, "second-spec" or
         "round-cap" for one that was overtaken, and `ValueError` or `Overflow` for a sum that no honest training gives;
         nothing is sent then.
         """
         if spec.digest() not in self._agreed:
-            raise PeerFault("no-consent", f"round {spec.round} of {spec.task} was not judged under this spec")
+            raise PeerFault("no-consent", f"round {spec.round} of {spec.task} was not joined under this spec")
         with alone(self.folder):
             earlier = self._earlier(spec)
             return self._sealed(spec, total) if earlier is None else earlier

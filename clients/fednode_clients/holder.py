@@ -78,7 +78,7 @@ class Holder:
         with alone(self.folder):
             if kind != "close":
                 # a record that was lost must not be found out at the last step only; destroying a key is always right
-                self.folder.recorded()
+                self.folder.settle()
             return steps[kind](frame)
 
     # --- boxed shares
@@ -185,8 +185,9 @@ class Holder:
             body = self._answer(known, spec, heads, request)
             self.folder.record(opening.entry())
             self.folder.put(f"answer/{spec.task}", _label(spec.round) + opening.request + opening.roster + body)
-            if known.scheme.boxed:
-                self._room.forget(spec)
+        if known.scheme.boxed:
+            # also for an answer that is given again: a crash may have come before
+            self._room.close(spec.task, spec.round)
         about = {"point": known.me.point, "roster": opening.roster.hex(), "request": opening.request.hex()}
         return self.folder.signer.write("answer", Topic(spec.task, spec.round, opening.spec), body, about)
 

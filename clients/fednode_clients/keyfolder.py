@@ -4,14 +4,17 @@
     enrolment.pub   the enrolment key's public half       the trust root: nothing else says who is in a cohort
     state/          small files by name                   shares of joint keys, answers, sealed updates
     tasks/          an empty file for each task           how many this member has taken: names come from the node
-    retired/        an empty file for each closed task    nothing of it is answered any more (`retiring`)
+    retired/        an empty file for each closed task    nothing of it is answered any more, for ever (`retiring`)
+    turn.lock       an empty file                         whose turn it is (`turns`)
     record.jsonl    one line for every round joined, confirmed or opened, fsynced before the answer leaves; its head
                     is in state/ (`record`)
+    record-N.jsonl  the record as it was when tasks were closed; nothing reads it again (`retiring`)
 
 The folder is 0700. Nothing of it ever goes into Flower's context.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -21,6 +24,7 @@ from fednode.files import append_line, write_whole
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
 from fednode.wire import canonical, digest
+from fednode_clients.asides import sweep, writing
 from fednode_clients.record import RECORD_FILE, RECORD_HEAD, damaged, entries_of, head_of, lags, whole_lines
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
@@ -124,9 +128,10 @@ class KeyFolder:
         file = self._file(name)
         try:
             file.parent.mkdir(mode=0o700, exist_ok=True)
+            with writing(file.parent):
+                write_whole(file, data, 0o600)
         except OSError as error:
-            raise StoreError(f"could not make {file.parent}: {error.strerror}; make the folder writable") from error
-        write_whole(file, data, 0o600)
+            raise StoreError(f"could not use {file.parent}: {error.strerror}; make the folder writable") from error
 
     def get(self, name: str) -> bytes | None:
         """What was stored under `name`, or None."""
@@ -137,6 +142,23 @@ class KeyFolder:
         except OSError as error:
             raise StoreError(f"could not read {self._file(name)}: {error.strerror}") from error
 
+    def shorten(self, name: str, size: int) -> None:
+        """Keep the first `size` bytes under `name`, in place: that wants no room on the disk. Raises `StoreError`."""
+        try:
+            descriptor = os.open(self._file(name), os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.ftruncate(descriptor, size)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StoreError(f"could not shorten {self._file(name)}: {error.strerror}; make it writable") from error
+
+    def sweep(self) -> None:
+        """Remove what processes that died left half written. For whoever is alone with the folder."""
+        for folder in ("state", TASKS, RETIRED):
+            sweep(self.path / folder)
+
     def drop(self, name: str) -> None:
         """Forget what was stored under `name`. Raises `StoreError`."""
         try:
@@ -145,26 +167,38 @@ class KeyFolder:
             raise StoreError(f"could not remove {self._file(name)}: {error.strerror}; make it writable") from error
 
     def admit(self, task: str, most: int) -> None:
-        """Return if something of `task` may be kept here: it was admitted before, or fewer than `most` tasks were.
+        """Return if something of `task` may be kept here: it was admitted before, or fewer than `most` open tasks were.
 
-        Call it before the first thing of a task is kept. Raises `PeerFault("task-cap")`, `StoreError`.
+        A task that was closed does not count, and is not admitted again: nothing of it is left but a mark, and only
+        whoever has the folder closes any. Call it before the first thing of a task is kept. Raises `PeerFault`:
+        "task-cap", "retired"; `StoreError`.
         """
+        self.require_open(task)
         tasks = self.path / TASKS
         mark = tasks / hashed(task)
         if mark.exists():
             return
         try:
             tasks.mkdir(mode=0o700, exist_ok=True)
-            taken = len(marks(tasks))
+            taken = self._taken()
             if taken < most:
-                write_whole(mark, b"", 0o600)
+                with writing(tasks):
+                    write_whole(mark, b"", 0o600)
                 # counted again: another process may have come in between, and neither overlooks the other
-                if len(marks(tasks)) <= most:
+                if self._taken() <= most:
                     return
                 mark.unlink()
         except OSError as error:
             raise StoreError(f"could not count the tasks in {tasks}: {error.strerror}; make it writable") from error
-        raise PeerFault("task-cap", f"{taken} tasks taken, {most} are my most")
+        raise PeerFault(
+            "task-cap",
+            f"{taken} tasks taken, {most} are my most: set max-tasks higher in this member's own configuration, or run "
+            "fednode keys retire on its key folder between runs, which closes all of them for good",
+        )
+
+    def _taken(self) -> int:
+        """How many tasks were taken and not closed since. Raises `OSError`."""
+        return len(marks(self.path / TASKS) - marks(self.path / RETIRED))
 
     def require_open(self, task: str) -> None:
         """Return if `task` was not closed here for good. Raises `PeerFault("retired")`, `StoreError`."""
@@ -180,12 +214,22 @@ class KeyFolder:
 
         Raises `StoreError`; the line may then be there all the same: it counts, though nothing was answered for it.
         """
-        lines, behind = self._lines()
-        if behind:
-            self.put(RECORD_HEAD, head_of(lines))
+        lines = self.settle()
         line = canonical(entry)
         append_line(self.path / RECORD_FILE, line)
         self.put(RECORD_HEAD, head_of(lines + line + b"\n"))
+
+    def settle(self) -> bytes:
+        """Every line of the record, once its head says all of them: no answer may rest on a line that it does not know.
+
+        For whoever is alone with the folder. Raises `StoreError`, as `recorded` does.
+        """
+        lines, behind = self._lines()
+        if entries_of(lines) is None:
+            raise damaged(self.path, f"{RECORD_FILE} is damaged")
+        if behind:
+            self.put(RECORD_HEAD, head_of(lines))
+        return lines
 
     def recorded(self) -> list[dict[str, object]]:
         """Every line of the record. A last line without its end was never acknowledged and does not count.
@@ -208,7 +252,8 @@ class KeyFolder:
             head = again
         behind = lags(head, lines)
         if behind is None:
-            raise damaged(self.path, f"{RECORD_FILE} and state/ do not fit together")
+            why = ", as after a version of fednode that kept no head of it" if head is None else ""
+            raise damaged(self.path, f"{RECORD_FILE} and state/ do not fit together{why}")
         return lines, behind
 
     def _record_bytes(self) -> bytes:

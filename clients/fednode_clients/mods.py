@@ -18,6 +18,7 @@ the trained arrays under "arrays", those that are not trained under "frozen", an
 never leaves as it is. Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -149,14 +150,17 @@ def sealing(members: Members) -> Mod:
 
 def _told(error: Exception) -> PeerFault:
     """What may be told of an error in training: that of the machine by its kind, one of the operating system by its
-    number too, in the system's words; of any other, that there was one."""
+    number too, in the system's words, if it is one of the system's; of any other, that there was one."""
     if isinstance(error, PeerFault) and error.reason in _TO_TELL:
         return PeerFault(error.reason, "the training function does not take this model; see this member's log")
     kind = next((kind.__name__ for kind in _MACHINES if isinstance(error, kind)), None)
     if kind is None:
         return PeerFault("training-failed", "the training function raised an error; see this member's log")
-    number = error.errno if isinstance(error, OSError) else None
-    return PeerFault("training-failed", kind + (f": {os.strerror(number)}" if isinstance(number, int) else ""))
+    number: object = error.errno if isinstance(error, OSError) else None
+    # whoever raises the error chooses its number: one that no system has may be anything, of any type
+    if type(number) is int and number in errno.errorcode:
+        kind = f"{kind}: {os.strerror(number)}"
+    return PeerFault("training-failed", kind)
 
 
 def clip_of(message: Message) -> float:

@@ -1,8 +1,9 @@
 """Closing every task of a key folder for good: what makes a folder safe that was damaged, copied or put back."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 from fednode.errors import StoreError
 from fednode.files import sync_folder, write_whole
@@ -13,24 +14,35 @@ from fednode_clients.turns import alone
 _NAMED_BY = ("joined", "confirmed", "opened")
 
 
-def retire(folder: KeyFolder, others: Iterable[str] = ()) -> int:
-    """Close the tasks that the folder knows and those named in `others`; returns how many are closed in it now.
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """How many tasks are closed in a folder now, and which of those named it did not know: they may be misspelt."""
+
+    closed: int
+    unknown: tuple[str, ...]
+
+
+def retire(folder: KeyFolder, others: Collection[str] = ()) -> Retired:
+    """Close the tasks that the folder knows and those named in `others`, known or not.
 
     The marks are on disk before anything is cleared away: box keys, shares, sealed updates and answers are destroyed,
     the record is set aside as record-1.jsonl, record-2.jsonl, ... A second call finishes what a crash left. Identity
-    and trust stay, so the member can take new tasks. Raises `StoreError`; then some may not be closed yet.
+    and trust stay, so the member can take new tasks: what is closed does not count for its `max-tasks`. Raises
+    `StoreError`; then some may not be closed yet.
     """
     with alone(folder):
         try:
             retired, state = folder.path / RETIRED, folder.path / "state"
             retired.mkdir(mode=0o700, exist_ok=True)
             sync_folder(folder.path)
-            for mark in _known(folder) | {hashed(task) for task in others}:
+            known, before = _known(folder), marks(retired)
+            for mark in known | {hashed(task) for task in others}:
                 write_whole(retired / mark, b"", 0o600)
             for kept in state.iterdir() if state.exists() else ():
                 kept.unlink()
             _set_record_aside(folder)
-            return len(marks(retired))
+            unknown = tuple(task for task in dict.fromkeys(others) if hashed(task) not in known | before)
+            return Retired(len(marks(retired)), unknown)
         except OSError as error:
             raise StoreError(f"could not close the tasks in {folder.path}: {error.strerror}; run it again") from error
 

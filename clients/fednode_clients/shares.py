@@ -89,19 +89,15 @@ class BoxRoom:
         shares = (open_box(key, boxes[name], box_context(digest, name, known.me)) for name in names)
         return _scheme(known).answer(spec.sum_params, shares)
 
-    def forget(self, spec: RoundSpec) -> None:
-        """Destroy the key and the boxes of a round that was opened; that it had a key stays known."""
-        self._destroy(spec.task, spec.round)
-
     def close(self, task: str, round_number: int) -> None:
-        """The same for a round that will not be opened, if it is the one that has a key; harmless for any other."""
-        kept = self.folder.get(f"box-key/{task}") or b""
-        if int.from_bytes(kept[:_ROUND], "little") == round_number:
-            self._destroy(task, round_number)
+        """Destroy the key and the boxes of a round that was opened, or will not be; that it had a key stays known.
 
-    def _destroy(self, task: str, round_number: int) -> None:
-        self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little"))
-        self.folder.drop(f"boxes/{task}")
+        Harmless for any round but the one that has a key. A full disk does not keep either.
+        """
+        kept = self.folder.get(f"box-key/{task}")
+        if kept is not None and int.from_bytes(kept[:_ROUND], "little") == round_number:
+            self.folder.shorten(f"box-key/{task}", _ROUND)
+            self.folder.drop(f"boxes/{task}")
 
     def _current(self, spec: RoundSpec) -> BoxKey:
         kept = self.folder.get(f"box-key/{spec.task}") or b""

@@ -43,11 +43,6 @@ class KnownTask:
         return bytes(32) if self.key is None else self.key.digest()
 
 
-def key_context(card: TaskCard) -> bytes:
-    """What the joint key is bound to: this task and this cohort."""
-    return card.key_context()
-
-
 def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tuple[TaskCard, Member]:
     """The card, its cohort checked against the folder's own enrolment key, and this member in it.
 
@@ -95,7 +90,7 @@ def verified_task(
 ) -> KnownTask:
     """Check everything a task is said to be, recompute the joint key from the signed parts, and keep it.
 
-    `most`: how many tasks the member ever takes (None: this is one of them). Raises `PeerFault`, also "task-cap",
+    `most`: how many open tasks the member has at most (None: this is one of them). Raises `PeerFault`, also "task-cap",
     "bad-key-part" if a part is not the one its holder committed to, and "second-key" if the
     task is known with another cohort or key already.
     """
@@ -121,7 +116,7 @@ def _joint_key(scheme: KeyedScheme, card: TaskCard, published: KeyParts) -> Join
         raise PeerFault("bad-key-part", "no part of a joint key came with the task")
     try:
         return scheme.joint_key(
-            card.sum_params, key_context(card), published.bodies("reveals"), published.bodies("commitments")
+            card.sum_params, card.key_context(), published.bodies("reveals"), published.bodies("commitments")
         )
     except CryptoError as error:
         raise PeerFault("bad-key-part", str(error)) from error

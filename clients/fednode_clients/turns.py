@@ -14,8 +14,9 @@ def alone(folder: KeyFolder) -> Iterator[None]:
     """Wait until no other thread or process works on this key folder, and keep them out for the block.
 
     Flower may run two of a member's messages side by side, each in a process of its own: without this, both would find
-    the round unopened. A process that dies lets go. Not for nesting: a second block inside the first waits for ever.
-    POSIX only (flock), local disks only. Raises `StoreError` if the folder cannot be locked.
+    the round unopened. A process that dies lets go; what it left half written is removed before the block. Not for
+    nesting: a second block inside the first waits for ever. POSIX only (flock), local disks only. Raises `StoreError`
+    if the folder cannot be locked.
     """
     path = folder.path / "turn.lock"
     try:
@@ -24,6 +25,7 @@ def alone(folder: KeyFolder) -> Iterator[None]:
         raise StoreError(f"could not open {path}: {error.strerror}; make the folder writable") from error
     try:
         _lock(descriptor)
+        folder.sweep()
         yield
     finally:
         os.close(descriptor)

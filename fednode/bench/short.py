@@ -38,7 +38,6 @@ class _Nothing:
     """What a client without records learned: its update is noise."""
 
     vector: NDArray[np.float64] = field(repr=False)
-    records: int = 0
     clip: float = 1.0
 
 

@@ -100,14 +100,16 @@ def retire_command(
 ) -> None:
     """Close every task that a member's key folder knows, for good: it refuses them ever after.
 
-    For a folder whose record is damaged, that was copied, or that was put back from a backup. What it took since that
-    backup it does not know: name those tasks with --task. New tasks can be taken.
+    For a folder whose record is damaged, that was copied, that was put back from a backup, or that has taken its
+    max-tasks. What it took since that backup it does not know: name those tasks with --task. New tasks can be taken.
     """
     from fednode_clients.keyfolder import KeyFolder
     from fednode_clients.retiring import retire
 
-    closed = retire(KeyFolder.open(folder), task or ())
-    typer.echo(f"{folder}: {plural(closed, 'task')} closed for good")
+    done = retire(KeyFolder.open(folder), task or ())
+    typer.echo(f"{folder}: {plural(done.closed, 'task')} closed for good")
+    for name in done.unknown:
+        typer.echo(f"it did not know {name}, which is closed all the same: see that the name is spelt as the run is")
 
 
 @keys_app.command("show")

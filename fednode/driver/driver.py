@@ -1,6 +1,7 @@
 """A task from its joint key to its last model."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from fednode.driver.closing import PATIENCE, close_round
 from fednode.driver.downloads import Downloads
 from fednode.driver.parts import Node, RoundOutcome, Task
 from fednode.driver.rounds import RoundRun
+from fednode.driver.tally import ended_by
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame
@@ -81,24 +83,27 @@ class Driver:
 
     def _run(self, run: RoundRun, number: int, keys: BoxKeys | None) -> RoundOutcome:
         """The round to its end, and the next version of the model if it was released."""
-        outcome = run.run() if keys is None else self._closed(run, number, keys)
-        if outcome.release is not None:
-            self._apply(number, outcome.release.mean)
-        return outcome
-
-    def _closed(self, run: RoundRun, number: int, keys: BoxKeys) -> RoundOutcome:
-        """The round's outcome, once the holders that did not open it were told that it is over."""
-        holders = [holder.name for holder in self._task.cohort.holders if holder.point in keys.points]
         try:
             outcome = run.run()
+            if outcome.release is not None:
+                self._apply(number, outcome.release.mean)
         except Exception:
-            close_round(self._node, self._task, number, holders, PATIENCE)
+            self._close(number, keys, (), PATIENCE)
             raise
-        left = [name for name in holders if name not in outcome.answered]
         # after a release the next key destroys this one; after the last round the word is still on its way
-        if left:
-            close_round(self._node, self._task, number, left, PATIENCE if outcome.cause else 0.0)
+        self._close(number, keys, outcome.answered, PATIENCE if outcome.cause else 0.0)
         return outcome
+
+    def _close(self, number: int, keys: BoxKeys | None, answered: Collection[str], seconds: float) -> None:
+        """Tell the holders that have a key of this round and did not open it that it is over, if they can be told."""
+        points = frozenset[int]() if keys is None else keys.points
+        left = [one.name for one in self._task.cohort.holders if one.point in points and one.name not in answered]
+        if not left:
+            return
+        try:
+            close_round(self._node, self._task, number, left, seconds)
+        except Exception as error:  # noqa: BLE001 - how the round ended is what counts
+            log.warning("round %d: %s may not know that it is over: %s", number, ", ".join(left), ended_by(error))
 
     def parameters(self) -> NDArray[np.float64]:
         """The newest model, float64 [d], read-only."""

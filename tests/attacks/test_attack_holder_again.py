@@ -202,7 +202,7 @@ def test_a_folder_that_was_put_back_and_retired_answers_for_no_roster(node):
     shutil.rmtree(keys / "holder-1")
     shutil.copytree(backup, keys / "holder-1")
     for retired in (1, 1):
-        assert retire(KeyFolder.open(keys / "holder-1")) == retired
+        assert retire(KeyFolder.open(keys / "holder-1")).closed == retired
         for names in (node.names, node.names[1:]):
             for kind, frame in everything(node, names).items():
                 boxes_only = kind != "open" and not node.cohort.scheme.boxed

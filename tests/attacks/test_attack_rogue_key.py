@@ -20,7 +20,6 @@ from fednode.errors import OpeningRejected, TooFewHolders
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import KeyParts, TaskCard, ask_frame
 from fednode.wire import join_parts, split_parts
-from fednode_clients.tasks import key_context
 from fednode_crypto import Demand, Tampered, plan, scheme
 from fednode_crypto.bfv_keys import BfvContribution, BfvKey, commit
 from fednode_crypto.bfv_setting import binding, setting
@@ -146,7 +145,7 @@ def published(cohort) -> dict[str, bytes]:
 def exchanged(cohort, parts: dict[str, bytes], *, commitment: bool) -> tuple[dict[str, bytes], BfvContribution]:
     """`parts` with holder 3's cancelling part, and with a commitment to it that comes after the fact or without."""
     params = cohort.size.sum_params()
-    task = key_context(TaskCard("task-1", cohort.cohort, params))
+    task = TaskCard("task-1", cohort.cohort, params).key_context()
     own = BfvContribution.fresh(params, task, ROGUE, InsecureRng(5))
     reveal = cancelling(params, own.reveal(), [Envelope.from_bytes(parts[f"reveal-{n}"], 1 << 24).body for n in (1, 2)])
     signer = cohort.folder("holder-3").signer

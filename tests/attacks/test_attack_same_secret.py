@@ -14,6 +14,7 @@ from kit import cohort as kit
 from kit.attacker import LyingNode, envelope, lying_node, must_refuse, real_cohort
 from kit.committee import CONTEXT, updates_for
 from kit.insecure import InsecureRng
+from kit.judging import judge
 
 from fednode_crypto import Demand, SystemRng, plan, scheme
 from fednode_crypto.hazmat.ring import Mask
@@ -70,7 +71,7 @@ def test_no_two_updates_of_a_round_share_a_secret(node):
 def test_a_retry_sends_the_stored_bytes_also_after_a_restart(node):
     for name in node.names:
         for _ in range(2):
-            again = node.cohort.client(name).judge(node.spec, node.spec.model_digest, node.parts)
+            again = judge(node.cohort.client(name), node.spec, node.parts)
             assert again == node.updates[name].to_bytes()
             node.cohort.restart(name)
 
@@ -79,7 +80,7 @@ def test_a_round_whose_bytes_are_gone_is_not_sealed_again(node):
     node.cohort.folder("client-1").drop(f"sealed/{kit.TASK}")
     for _ in range(2):
         client = node.cohort.client("client-1")
-        must_refuse(lambda c=client: c.judge(node.spec, node.spec.model_digest, node.parts), "second-spec")
+        must_refuse(lambda c=client: judge(c, node.spec, node.parts), "second-spec")
         must_refuse(lambda c=client: c.answer(node.spec, learned(node, "client-1")), "no-consent")
         node.cohort.restart("client-1")
 
@@ -107,7 +108,7 @@ def test_two_processes_of_a_client_seal_one_update_between_them(tmp_path):
         spec, parts = kit.read_spec("round", request.frame)
         both = [cohort._opened(name).client(kit.place(name)) for _ in range(2)]
         cohort.speaking = name
-        assert [client.judge(spec, spec.model_digest, parts) for client in both] == [None, None]
+        assert [judge(client, spec, parts) for client in both] == [None, None]
         told.extend(c.answer(spec, kit.FakeSum(cohort.learned[name], cohort.size.records)) for c in both)
         return [told[0]]
 

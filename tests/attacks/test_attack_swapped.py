@@ -16,6 +16,7 @@ from kit import cohort as kit
 from kit.attacker import LyingNode, envelope, lying_node, must_refuse, real_cohort, reason_of
 from kit.cohort import TASK, opened_sum
 from kit.committee import CONTEXT, BoxedCommittee, updates_for
+from kit.judging import judge
 
 from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
 from fednode.protocol.cohort import Cohort
@@ -50,7 +51,7 @@ def fresh_keys(node: LyingNode) -> dict[str, bytes]:
 
 def judged(node: LyingNode, parts: dict[str, bytes]):
     spec = next_round(node, parts)
-    return node.cohort.client("client-1").judge(spec, spec.model_digest, parts)
+    return judge(node.cohort.client("client-1"), spec, parts)
 
 
 # --- holders' keys
@@ -90,7 +91,7 @@ def test_keys_other_than_those_that_the_spec_names(node):
     good = fresh_keys(node)
     spec, client = next_round(node, good), node.cohort.client("client-1")
     for shown in (node.parts, {k: v for k, v in good.items() if k != "box-key-5"}, {}):
-        must_refuse(lambda parts=shown: client.judge(spec, spec.model_digest, parts), "bad-box-key")
+        must_refuse(lambda parts=shown: judge(client, spec, parts), "bad-box-key")
     few = {name: good[name] for name in ("box-key-1", "box-key-2", "box-key-3")}
     must_refuse(lambda: judged(node, few), "bad-box-key")
 

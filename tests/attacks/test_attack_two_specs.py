@@ -16,6 +16,7 @@ from kit.attacker import BFV, RING, LyingNode, envelope, lying_node, must_refuse
 from kit.cohort import TASK
 from kit.committee import BoxedCommittee, updates_for
 from kit.insecure import InsecureRng
+from kit.judging import judge
 
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import TaskCard, ask_frame, read_ask, read_spec
@@ -56,9 +57,9 @@ def test_a_client_seals_one_spec_a_round(node, what):
     for name in ("client-1", "client-2"):
         for _ in range(2):
             client = node.cohort.client(name)
-            must_refuse(lambda c=client: c.judge(other, other.model_digest, node.parts), "second-spec")
+            must_refuse(lambda c=client: judge(c, other, node.parts), "second-spec")
             node.cohort.restart(name)
-        again = node.cohort.client(name).judge(node.spec, node.spec.model_digest, node.parts)
+        again = judge(node.cohort.client(name), node.spec, node.parts)
         assert again == node.updates[name].to_bytes()
 
 
@@ -71,17 +72,20 @@ def test_control_a_client_that_forgets_seals_both(node, monkeypatch):
 def sealed_for(node: LyingNode, name: str, spec: RoundSpec) -> bytes:
     client = node.cohort.client(name)
     node.cohort.speaking = name
-    assert client.judge(spec, spec.model_digest, node.parts) is None
+    assert judge(client, spec, node.parts) is None
     return client.answer(spec, kit.FakeSum(node.cohort.learned[name], node.cohort.size.records))
 
 
 def test_another_model_for_one_client(node):
+    node.cohort.folder("client-3").drop(f"sealed/{TASK}")
     node.cohort.restart("client-3")
-    client = node.cohort.client("client-3")
-    must_refuse(lambda: client.judge(node.spec, b"n" * 32, node.parts), "another-model")
+    client, sent = node.cohort.client("client-3"), node.sent.chunks
+    other = {name: chunk + np.float32(1) for name, chunk in sent.items()}
+    must_refuse(lambda: client.join(node.spec, node.parts, other), "another-model")
     # told of it in a spec of its own, it is alone: its update is for another round than everybody's
     alone = replace(OTHERS["model"](node.spec), round=2)
-    must_refuse(lambda: client.judge(alone, node.spec.model_digest, node.parts), "another-model")
+    for chunks in (sent, other):
+        must_refuse(lambda chunks=chunks: client.join(alone, node.parts, chunks), "another-model")
 
 
 def test_updates_of_two_specs_never_make_a_roster(node, monkeypatch):
@@ -189,7 +193,7 @@ def other_parameters(params: SumParams) -> list[SumParams]:
 def test_other_parameters_in_the_spec_are_refused_by_everyone(node):
     for params in other_parameters(node.spec.sum_params):
         spec = replace(node.spec, round=2, sum_params=params)
-        must_refuse(lambda s=spec: node.cohort.client("client-1").judge(s, s.model_digest, node.parts), "another-task")
+        must_refuse(lambda s=spec: judge(node.cohort.client("client-1"), s, node.parts), "another-task")
         for holder in node.cohort.size.holder_names:
             assert reason_of(node.cohort, holder, node.frame(node.heads(node.names), spec=spec)) == "another-task"
 

@@ -53,10 +53,17 @@ def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_p
     folder = KeyFolder.open(tmp_path / "ann")
     folder.record({"joined": "task-1", "round": 1})
     identity = (tmp_path / "ann" / "identity.json").read_bytes()
-    for extra, closed in (((), "1 task "), (("--task", "task-2", "--task", "task-3"), "3 tasks "), ((), "3 tasks ")):
+    named = ("--task", "task-2", "--task", "task-1", "--task", "task-3")
+    for extra, closed, unknown in (
+        ((), "1 task ", ()),
+        (named, "3 tasks ", ("task-2", "task-3")),
+        (named, "3 tasks ", ()),
+    ):
         capsys.readouterr()
         assert main(["keys", "retire", str(tmp_path / "ann"), *extra]) == 0
-        assert capsys.readouterr().out == f"{tmp_path / 'ann'}: {closed}closed for good\n"
+        said, *more = capsys.readouterr().out.splitlines()
+        assert said == f"{tmp_path / 'ann'}: {closed}closed for good"
+        assert [line.partition(",")[0] for line in more] == [f"it did not know {name}" for name in unknown]
     for task in ("task-1", "task-2", "task-3"):
         with pytest.raises(PeerFault, match="retired"):
             folder.require_open(task)

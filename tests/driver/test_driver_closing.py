@@ -9,7 +9,7 @@ from fednode.driver import Request
 from fednode.driver.closing import PATIENCE
 from fednode.errors import StoreError
 from fednode.protocol.envelope import Envelope, Topic
-from fednode.protocol.requests import TaskCard, ask_frame, close_request, key_request
+from fednode.protocol.requests import TaskCard, ask_frame, close_request, frame_kind, key_request
 
 SIZE = Size(scheme="ring")
 
@@ -190,6 +190,111 @@ def test_a_store_that_breaks_in_the_middle_ends_the_round_for_the_holders_too(co
     with pytest.raises(StoreError, match="the disk is gone"):
         driver.run_round(1)
     assert all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
+
+
+class Unsendable:
+    """The way to the members, over which the last word to holders does not go."""
+
+    def __init__(self, cohort, monkeypatch):
+        self.sent = cohort.send
+        monkeypatch.setattr(cohort, "send", self.send)
+
+    def send(self, requests):
+        if any(frame_kind(request.frame) == "close" for request in requests.values()):
+            raise ConnectionError("somebody's words")
+        self.sent(requests)
+
+
+def test_a_word_that_cannot_be_sent_costs_no_release(cohort, monkeypatch, caplog):
+    driver = cohort.begun()
+    before = driver.parameters().copy()
+    silenced(cohort, "open", ["holder-1"])
+    Unsendable(cohort, monkeypatch)
+    outcome = driver.run_round(1)
+    assert outcome.cause == "" and driver.broken is None
+    assert not np.array_equal(driver.parameters(), before)
+    assert "holder-1 may not know that it is over" in caplog.text and "somebody's words" not in caplog.text
+    cohort.forgive()
+    assert driver.run_round(2).cause == ""
+
+
+def test_a_word_that_cannot_be_sent_hides_no_failure(cohort, monkeypatch):
+    Unsendable(cohort, monkeypatch)
+    assert fail_in(cohort, "boxes").reason.endswith("are needed to open")
+
+
+@pytest.mark.parametrize("where", ["fednode.privacy.Ledger.charge", "fednode.driver.downloads.Downloads.publish"])
+def test_a_word_that_cannot_be_sent_hides_no_error(cohort, monkeypatch, where):
+    driver = cohort.begun()
+    Unsendable(cohort, monkeypatch)
+
+    def broken(*_):
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr(where, broken)
+    with pytest.raises(StoreError, match="the disk is gone"):
+        driver.run_round(1)
+
+
+def test_a_model_that_cannot_be_kept_ends_the_round_for_the_holders_too(cohort, monkeypatch):
+    driver = cohort.begun()
+    silenced(cohort, "open", ["holder-3"])
+
+    def broken(*_):
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr("fednode.driver.downloads.Downloads.publish", broken)
+    with pytest.raises(StoreError, match="the disk is gone"):
+        driver.run_round(1)
+    assert driver.broken.release is not None
+    assert all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
+
+
+# --- holders whose disk fails them, or that die
+
+
+def test_a_holder_on_a_full_disk_destroys_its_key_all_the_same(cohort, monkeypatch):
+    def full(path, *_):
+        raise StoreError(f"could not write {path}: No space left on device")
+
+    def conduct(cohort, name, request):
+        with monkeypatch.context() as disk:
+            disk.setattr("fednode_clients.keyfolder.write_whole", full)
+            return [cohort.speak(name, request)]
+
+    for name in cohort.size.holder_names:
+        cohort.tell(name, conduct, "close")
+    fail_in(cohort, "open")
+    assert all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
+    assert answered(cohort, "holder-1", key_request(TASK, 1)) == "round-closed"
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def dying(monkeypatch, place):
+    def dead(*_):
+        raise Killed
+
+    def conduct(cohort, name, request):
+        with monkeypatch.context() as last, pytest.raises(Killed):
+            last.setattr(f"fednode_clients.shares.{place}", dead)
+            cohort.speak(name, request)
+        cohort.restart(name)
+        assert secrets_of(cohort, name)[1] > 0
+        return [cohort.speak(name, request)]
+
+    return conduct
+
+
+@pytest.mark.parametrize("place", ["BoxRoom.close", "KeyFolder.shorten", "KeyFolder.drop"])
+def test_a_holder_that_dies_before_its_key_is_destroyed_destroys_it_when_asked_again(cohort, monkeypatch, place):
+    driver = cohort.begun()
+    cohort.tell("holder-1", dying(monkeypatch, place), "open")
+    outcome = driver.run_round(1)
+    assert outcome.cause == "" and "holder-1" in outcome.answered and not cohort.asked("close")
+    assert secrets_of(cohort, "holder-1") == (0, 0)
 
 
 def test_under_bfv_there_is_nothing_to_close(tmp_path):

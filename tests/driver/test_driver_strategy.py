@@ -143,6 +143,34 @@ def test_two_copies_of_one_folder_are_told_of_once(cohort):
     assert len(noticed) == 1
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_member_whose_node_was_started_anew_is_asked_at_the_new_one(cohort, monkeypatch, gone):
+    """While others are still waited for; as long as the first node is there, the second may be a copy's."""
+    grid, noticed, asked = grid_of(cohort, {"anew": twin_of(cohort, "holder-1")}), [], []
+    anew, *nodes = grid.get_node_ids()
+    first = nodes[[member.name for member in cohort.cohort.members].index("holder-1")]
+    late = next(node for node in nodes if node != first)
+    there = [node for node in nodes if node != late]
+    monkeypatch.setattr(grid, "get_node_ids", lambda: list(there))
+
+    def wait():
+        there[:] = [anew, late, *(node for node in there if not gone or node != first)]
+        return True
+
+    channel = GridChannel(grid, cohort.cohort, noticed.append)
+    assert channel.roll_call(wait) == {member.name for member in cohort.cohort.members}
+    push = grid.push_messages
+
+    def pushed(messages):
+        asked.extend(message.metadata.dst_node_id for message in messages)
+        return push(messages)
+
+    monkeypatch.setattr(grid, "push_messages", pushed)
+    channel.send({"holder-1": Request("query", "a", ask_frame("hello", "hello"))})
+    assert [reply.sender for reply in channel.receive()] == ["holder-1"]
+    assert asked == [anew if gone else first] and len(noticed) == (not gone)
+
+
 class Holding(InProcGrid):
     """A grid that keeps one node's answers back until it is told to let them go."""
 
@@ -174,7 +202,7 @@ def test_a_round_that_is_broken_off_is_told_of_before_the_error_goes_on(cohort, 
     def broken(*_):
         raise StoreError("the disk is gone")
 
-    monkeypatch.setattr("fednode.driver.rounds.combine_answers", broken)
+    monkeypatch.setattr("fednode.driver.holders.combine_answers", broken)
     seen: list[Seen] = []
     with pytest.raises(StoreError, match="the disk is gone"):
         strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from kit.cohort import TASK, FakeCohort, FakeSum, Size
 from kit.insecure import InsecureRng
+from kit.judging import judge
 
 from fednode import files
 from fednode.driver.ceremony import agree_on_key
@@ -43,14 +44,14 @@ class Desk:
         return RoundSpec(TASK, number, 1, *digests, replace(task.terms, **changes), task.sum_params)
 
     def join(self, spec, vector=None) -> bytes:
-        assert self.client.judge(spec, MODEL) is None
+        assert judge(self.client, spec) is None
         return self.client.answer(spec, FakeSum(np.ones(5) / 3 if vector is None else vector))
 
-    def must_refuse(self, spec, reason, model=MODEL) -> None:
+    def must_refuse(self, spec, reason) -> None:
         """Refused, by this process and the next, and nothing can be sealed for it."""
         for _ in range(2):
             with pytest.raises(PeerFault) as refused:
-                self.client.judge(spec, model)
+                judge(self.client, spec)
             assert refused.value.reason == reason
             with pytest.raises(PeerFault, match="no-consent"):
                 self.client.answer(spec, FakeSum(np.zeros(5)))
@@ -78,9 +79,9 @@ def test_an_update_is_signed_sized_and_for_this_round(desk):
 def test_a_retry_of_the_same_spec_gives_the_same_bytes(tmp_path, secure):
     desk = Desk(tmp_path, secure=secure)
     frame = desk.join(desk.spec())
-    assert desk.client.judge(desk.spec(), MODEL) == frame
+    assert judge(desk.client, desk.spec()) == frame
     desk.restart()
-    assert desk.client.judge(desk.spec(), MODEL) == frame
+    assert judge(desk.client, desk.spec()) == frame
     assert len(desk.client.folder.recorded()) == 1
 
 
@@ -97,7 +98,7 @@ def test_a_new_round_is_a_new_update(desk):
 def test_a_second_spec_for_a_round(desk, change):
     desk.join(desk.spec())
     desk.must_refuse(desk.spec(**change), "second-spec")
-    assert desk.client.judge(desk.spec(), MODEL) is not None
+    assert judge(desk.client, desk.spec()) is not None
 
 
 def test_another_model_version_is_another_spec(desk):
@@ -109,11 +110,6 @@ def test_a_round_that_was_joined_but_whose_bytes_are_gone_is_not_sealed_again(de
     desk.join(desk.spec())
     desk.client.folder.drop(f"sealed/{TASK}")
     desk.must_refuse(desk.spec(), "second-spec")
-
-
-def test_another_model_than_the_digest_says(desk):
-    other = model_digest({"w": np.ones(5, dtype=np.float32)})
-    desk.must_refuse(desk.spec(), "another-model", model=other)
 
 
 def test_an_unknown_task(desk):
@@ -139,7 +135,7 @@ def test_the_round_of_the_known_vector_is_for_holders(desk):
 def test_a_holder_sends_no_updates(desk):
     holder = desk.kit.client("holder-1")
     with pytest.raises(PeerFault, match="not-a-client"):
-        holder.judge(desk.spec(), MODEL)
+        judge(holder, desk.spec())
 
 
 # --- its own limits
@@ -148,7 +144,7 @@ def test_a_holder_sends_no_updates(desk):
 def test_floor_of_survivors(tmp_path):
     desk = Desk(tmp_path, Limits(min_survivors=3))
     desk.must_refuse(desk.spec(min_survivors=2, assumed_colluders=0), "min-survivors")
-    assert desk.client.judge(desk.spec(), MODEL) is None
+    assert judge(desk.client, desk.spec()) is None
 
 
 def test_two_honest_survivors_at_the_least(desk):
@@ -161,7 +157,7 @@ def test_floor_of_noise(tmp_path):
     desk.must_refuse(desk.spec(local_variance=1 << 14), "noise-floor")
     desk.must_refuse(desk.spec(clip=8.0), "noise-floor")
     desk.must_refuse(desk.spec(grid_bits=12), "noise-floor")
-    assert desk.client.judge(desk.spec(), MODEL) is None
+    assert judge(desk.client, desk.spec()) is None
 
 
 def test_cap_of_rounds_by_number(tmp_path):
@@ -186,7 +182,7 @@ def test_cap_of_rounds_counts_those_joined(tmp_path):
 def test_nothing_is_sealed_that_was_not_judged(desk):
     with pytest.raises(PeerFault, match="no-consent"):
         desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
-    desk.client.judge(desk.spec(), MODEL)
+    judge(desk.client, desk.spec())
     with pytest.raises(PeerFault, match="no-consent"):
         desk.client.answer(desk.spec(clip=0.5), FakeSum(np.zeros(5)))
     assert desk.client.folder.recorded() == []
@@ -213,7 +209,7 @@ def test_one_judgement_is_good_for_one_update(desk):
     ],
 )
 def test_a_sum_that_no_honest_training_gives_is_not_sent(desk, total, words):
-    desk.client.judge(desk.spec(), MODEL)
+    judge(desk.client, desk.spec())
     with pytest.raises(ValueError, match=words):
         desk.client.answer(desk.spec(), total)
     assert desk.client.folder.recorded() == [] and desk.client.folder.get(f"sealed/{TASK}") is None
@@ -230,7 +226,7 @@ def test_an_update_that_cannot_be_recorded_is_not_sent(desk, monkeypatch):
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
-    desk.client.judge(desk.spec(), MODEL)
+    judge(desk.client, desk.spec())
     with monkeypatch.context() as patched:
         patched.setattr(files.os, "fsync", full)
         with pytest.raises(StoreError, match="No space left"):
@@ -272,4 +268,4 @@ def test_bytes_that_are_no_task_are_refused(desk):
     for frame in (task, task[:-1], task[:20] + b"x" + task[21:], rng.bytes(300), b""):
         with pytest.raises(PeerFault):
             desk.client.take_task(frame)
-    assert desk.client.judge(desk.spec(), MODEL) is None
+    assert judge(desk.client, desk.spec()) is None

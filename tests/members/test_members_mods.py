@@ -379,6 +379,13 @@ def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
     [
         (OSError(28, "the label of client 7 is 3"), "OSError: No space left on device"),
         (OSError("the label of client 7 is 3"), "OSError"),
+        # a number that no system has is the training function's own word
+        (OSError(634_188_160, "x"), "OSError"),
+        (OSError(-7, "x"), "OSError"),
+        (OSError(10**30, "x"), "OSError"),
+        (OSError("the label", "is 3"), "OSError"),
+        (OSError([3], "x"), "OSError"),
+        (OSError(True, "x"), "OSError"),
         (MemoryError("7"), "MemoryError"),
         (StoreError("the label is 3"), "StoreError"),
     ],

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.cohort import FakeCohort, Size
 
 import fednode_clients
+from fednode.driver import Request
 from fednode.errors import StoreError
+from fednode.protocol.envelope import Envelope
+from fednode.protocol.requests import read_roster, read_spec, roster_part, spec_frame
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.record import RECORD_HEAD, head_of, lags
 from fednode_crypto.identity import SigningKey
@@ -76,6 +80,85 @@ def test_a_line_counts_from_when_it_is_on_the_disk(folder, monkeypatch):
         assert [entry["round"] for entry in folder.recorded()] == [0, 1, 2, 3]
     folder.record({"round": 4})
     assert [entry["round"] for entry in KeyFolder.open(folder.path).recorded()] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["boxes", "confirm", "open", "box-key"])
+def test_no_answer_rests_on_a_line_that_the_head_does_not_know(tmp_path, monkeypatch, kind):
+    """A holder's disk is full when it would write the head; asked again it must write it, or say nothing."""
+    cohort = FakeCohort(tmp_path, Size(scheme="ring"))
+    put, said = KeyFolder.put, []
+
+    def full(self, name, data):
+        if name == RECORD_HEAD:
+            raise StoreError("could not write: No space left on device")
+        put(self, name, data)
+
+    def conduct(cohort, name, request):
+        with monkeypatch.context() as disk:
+            disk.setattr(KeyFolder, "put", full)
+            # a line of its own, and then whatever it is asked next
+            with pytest.raises(StoreError):
+                cohort.folder(name).record({"confirmed": "another", "round": 1})
+            said.append(Envelope.from_bytes(cohort.speak(name, request), 1 << 20).about.raw().get("reason"))
+        cohort.restart(name)
+        frame = cohort.speak(name, request)
+        folder = cohort.folder(name)
+        lines = (folder.path / "record.jsonl").read_bytes()
+        # whatever was answered: a record that is put back to before it does not fit any more
+        assert lags(folder.get(RECORD_HEAD), lines) is False
+        assert lags(folder.get(RECORD_HEAD), lines[: lines[:-1].rfind(b"\n") + 1]) is None
+        return [frame]
+
+    cohort.tell("holder-1", conduct, kind)
+    assert cohort.begun().run_round(1).cause == "" and said == ["member-storage"]
+
+
+def test_a_second_roster_is_not_signed_where_the_record_is_put_back_after_a_full_disk(tmp_path, monkeypatch):
+    cohort = FakeCohort(tmp_path, Size(scheme="ring"))
+    put, said = KeyFolder.put, []
+
+    def full(self, name, data):
+        if name == RECORD_HEAD:
+            raise StoreError("could not write: No space left on device")
+        put(self, name, data)
+
+    def told(cohort, name, request):
+        envelope = Envelope.from_bytes(cohort.speak(name, request), 1 << 20)
+        return envelope.about.text("reason", 64) if envelope.head.kind == "refusal" else envelope.head.kind
+
+    def conduct(cohort, name, request):
+        record = cohort.folder(name).path / "record.jsonl"
+        assert not record.exists()
+        with monkeypatch.context() as disk:
+            disk.setattr(KeyFolder, "put", full)
+            said.append(told(cohort, name, request))
+        said.append(told(cohort, name, request))
+        record.unlink()
+        cohort.restart(name)
+        spec, parts = read_spec("confirm", request.frame)
+        other = {"roster": roster_part(read_roster(parts["roster"])[:-1])}
+        said.append(told(cohort, name, Request("query", request.tag, spec_frame("confirm", spec, other))))
+        return []
+
+    cohort.tell("holder-1", conduct, "confirm")
+    assert cohort.begun().run_round(1).cause == ""
+    assert said == ["member-storage", "confirmed", "member-storage"]
+
+
+def test_a_client_whose_record_is_lost_does_not_even_repeat_an_update(tmp_path):
+    cohort = FakeCohort(tmp_path, Size(scheme="ring"))
+    assert cohort.begun().run_round(1).cause == ""
+    (cohort.folder("client-1").path / "record.jsonl").unlink()
+    cohort.restart("client-1")
+    (asked,) = (request for name, request in cohort.asked("round") if name == "client-1")
+    said = Envelope.from_bytes(cohort.speak("client-1", asked), 1 << 26, 1 << 26)
+    assert (said.head.kind, said.about.text("reason", 64)) == ("refusal", "member-storage")
+
+
+def test_a_record_of_before_there_were_heads_is_told_of_as_such(folder):
+    folder.drop(RECORD_HEAD)
+    with pytest.raises(StoreError, match=r"a version of fednode that kept no head of it.*fednode keys retire"):
+        folder.recorded()
 
 
 def test_a_folder_without_its_small_files_makes_room_for_them(folder):

@@ -10,7 +10,7 @@ from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import TaskCard, ask_frame, key_request
 from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.retiring import retire
+from fednode_clients.retiring import Retired, retire
 from fednode_crypto.identity import SigningKey
 
 SIZES = {"bfv": Size(clients=3, holders=3), "ring": Size(clients=3, holders=3, dimension=4, scheme="ring")}
@@ -47,7 +47,7 @@ def give(cohort: FakeCohort, name: str, task: str) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 def test_every_request_of_a_closed_task_is_refused_and_a_new_task_is_taken(cohort, name, restarted):
     folder, requests = cohort.folder(name), asked(cohort, name)
-    assert retire(folder) == 1
+    assert retire(folder) == Retired(1, ())
     if restarted:
         cohort.restart(name)
     assert {reason(cohort, name, request) for request in requests if request.call == "train" or name[0] == "h"} == {
@@ -58,7 +58,7 @@ def test_every_request_of_a_closed_task_is_refused_and_a_new_task_is_taken(cohor
     assert (folder.path / "record-1.jsonl").read_bytes().count(b"\n") >= 1
     if cohort.size.scheme == "ring":
         give(cohort, name, "task-2")
-    assert retire(folder, ["task-7"]) == 2 + (cohort.size.scheme == "ring")
+    assert retire(folder, ["task-7"]).closed == 2 + (cohort.size.scheme == "ring")
 
 
 def test_a_folder_that_was_put_back_refuses_what_it_knew_then(cohort, tmp_path):
@@ -80,7 +80,7 @@ def test_identity_and_trust_alone_are_a_member_and_know_no_task(cohort):
                 shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
         cohort.restart(name)
         # the task that was forgotten is named by hand
-        assert retire(KeyFolder.open(path)) == 0 and retire(KeyFolder.open(path), [TASK]) == 1
+        assert retire(KeyFolder.open(path)) == Retired(0, ()) and retire(KeyFolder.open(path), [TASK]).closed == 1
         task = next(request for request in asked(cohort, name))
         assert reason(cohort, name, task) == "retired"
         if cohort.size.scheme == "ring":
@@ -95,7 +95,7 @@ def test_a_damaged_record_still_names_its_tasks(tmp_path):
     record.write_bytes(b'not JSON\n7\n{"opened":8}\n' + record.read_bytes() + b'{"joined":"torn"')
     with pytest.raises(StoreError):
         folder.recorded()
-    assert retire(folder) == 3
+    assert retire(folder).closed == 3
     for verb in ("joined", "confirmed", "opened"):
         with pytest.raises(PeerFault, match="retired"):
             folder.require_open(f"task of {verb}")
@@ -122,7 +122,7 @@ def test_what_a_crash_leaves_stays_closed_and_is_finished_by_the_next_call(cohor
         "retired",
         "member-storage",
     }
-    assert retire(folder) == 1 and list((folder.path / "state").iterdir()) == []
+    assert retire(folder).closed == 1 and list((folder.path / "state").iterdir()) == []
 
 
 def test_a_mark_that_cannot_be_read_is_no_permission(tmp_path, monkeypatch):
@@ -141,3 +141,13 @@ def test_a_retired_holder_gives_no_key_for_a_later_round(cohort):
     if cohort.scheme.boxed:
         with pytest.raises(PeerFault, match="retired"):
             cohort.holder("holder-1").handle(key_request(TASK, 2))
+
+
+def test_a_named_task_that_the_folder_does_not_know_is_closed_and_said(cohort):
+    folder = cohort.folder("client-1")
+    assert retire(folder, ["tsak-1", TASK, "run-7", "tsak-1"]) == Retired(3, ("tsak-1", "run-7"))
+    for task in (TASK, "tsak-1", "run-7"):
+        with pytest.raises(PeerFault, match="retired"):
+            folder.require_open(task)
+    # known by now, as is what the folder took before
+    assert retire(folder, [TASK, "run-7"]) == Retired(3, ())

@@ -13,6 +13,7 @@ from fednode.protocol.requests import TaskCard, ask_frame
 from fednode_clients.consent import Limits
 from fednode_clients.keyfolder import KeyFolder
 from fednode_clients.membership import Members, Parts, Place
+from fednode_clients.retiring import retire
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 
@@ -103,6 +104,35 @@ def test_a_ceremony_too_many_is_refused_before_a_secret_is_kept(tmp_path: Path) 
     assert [path for path in files(kit.folder("holder-1")) if path.name != "turn.lock"] == [
         path for path in before if path.name != "turn.lock"
     ]
+
+
+@pytest.mark.parametrize("member", ["client-1", "holder-1"])
+def test_tasks_that_were_closed_make_room_and_stay_refused_for_ever(tmp_path: Path, member: str) -> None:
+    """Whoever speaks in the node's place fills the cap; the member's owner empties it, and opens nothing by that."""
+    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), Limits(max_tasks=2))
+    task, taken = kit.task(), []
+    for _ in range(3):
+        fresh = [f"made-up-{len(taken) + number}" for number in range(2)]
+        for name in fresh:
+            give(kit, member, TaskCard(name, task.cohort, task.sum_params))
+        taken += fresh
+        with pytest.raises(
+            PeerFault, match=r"set max-tasks higher .* or run fednode keys retire .* closes all of them"
+        ):
+            give(kit, member, TaskCard(TASK, task.cohort, task.sum_params))
+        assert retire(kit.folder(member)).closed == len(taken)
+        kit.restart(member)
+        for name in taken:
+            with pytest.raises(PeerFault) as refused:
+                give(kit, member, TaskCard(name, task.cohort, task.sum_params))
+            assert refused.value.reason == "retired"
+            with pytest.raises(PeerFault, match="retired"):
+                kit.folder(member).admit(name, 2)
+    give(kit, member, TaskCard(TASK, task.cohort, task.sum_params))
+    # no more than before, whatever was closed
+    give(kit, member, TaskCard("another", task.cohort, task.sum_params))
+    with pytest.raises(PeerFault, match="task-cap"):
+        give(kit, member, TaskCard("a third", task.cohort, task.sum_params))
 
 
 def test_the_cap_is_the_members_own(tmp_path: Path) -> None:

@@ -1,0 +1,13 @@
+"""A client's verdict on a round apart from the model: `Client.join` gives it to who has sent all of that too."""
+
+from collections.abc import Mapping
+
+from fednode.protocol.model import Basis
+from fednode.protocol.spec import RoundSpec
+from fednode_clients.client import Client
+
+
+def judge(client: Client, spec: RoundSpec, parts: Mapping[str, bytes] | None = None) -> bytes | None:
+    """What was sealed for this very spec before, or None if it may be joined with the model that it names."""
+    client._willing(spec)
+    return client._agree(spec, parts or {}, Basis(spec.model_version, spec.model_digest))
