@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, opened_sum
+from kit.judging import judge
 
 from fednode.driver.channel import Request
 from fednode.driver.driver import Driver
@@ -288,7 +289,7 @@ def last_round(cohort, name):
 def must_refuse_round(cohort, spec, parts):
     cohort.restart("client-1")
     with pytest.raises(PeerFault) as caught:
-        cohort.client("client-1").judge(spec, spec.model_digest, parts)
+        judge(cohort.client("client-1"), spec, parts)
     assert caught.value.reason in {"bad-box-key", "malformed", "damaged"}
 
 

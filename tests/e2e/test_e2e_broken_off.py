@@ -12,7 +12,7 @@ import fednode
 from fednode.assemble import running, session
 from fednode.assemble.running import Inside, run_inproc
 from fednode.cache import ParameterStore, UpdateStore
-from fednode.driver import driver, rounds
+from fednode.driver import driver, holders
 from fednode.driver.downloads import Download, Downloads
 from fednode.errors import FednodeError, PeerFault, StoreError
 from fednode.live import LiveView
@@ -65,13 +65,13 @@ class Place:
 PLACES = [
     Place(Journal, "append", after=True),
     Place(Ledger, "charge", after=True),
-    Place(rounds, "open_requests"),
+    Place(holders, "open_requests"),
     Place(GridChannel, "send"),
     Place(GridChannel, "receive"),
     Place(GridChannel, "receive", after=True),
-    Place(rounds, "read_opening"),
-    Place(rounds, "combine_answers"),
-    Place(rounds, "combine_answers", after=True),
+    Place(holders, "read_opening"),
+    Place(holders, "combine_answers"),
+    Place(holders, "combine_answers", after=True),
     Place(Download, "certify"),
     Place(UpdateStore, "consume"),
     Place(UpdateStore, "consume", after=True),
@@ -89,7 +89,7 @@ PLACES = [
     Place(LiveView, "__exit__", after=True),
     Place(Ledger, "close", after=True),
 ]
-RING_PLACES = [Place(driver, "close_round"), Place(driver, "close_round", after=True), Place(rounds, "read_opening")]
+RING_PLACES = [Place(driver, "close_round"), Place(driver, "close_round", after=True), Place(holders, "read_opening")]
 
 
 def charged(root: Path) -> int:
@@ -143,7 +143,7 @@ def check_claims(record, charges):
 def each_place():
     """Every place with one error, in turn; those between the charge and the release with all of them."""
     for index, place in enumerate(PLACES):
-        for error in ERRORS if place.owner is rounds else ERRORS[index % 3 :][:1]:
+        for error in ERRORS if place.owner is holders else ERRORS[index % 3 :][:1]:
             yield pytest.param(place, error, id=f"{place} {type(error).__name__}")
 
 
@@ -159,14 +159,14 @@ def test_a_charged_round_is_told_of_wherever_the_run_breaks_off(tmp_path, monkey
 @pytest.mark.parametrize("place", RING_PLACES, ids=str)
 @pytest.mark.parametrize("error", ERRORS[:2], ids=lambda error: type(error).__name__)
 def test_the_same_where_a_holder_has_to_be_told_that_the_round_is_over(tmp_path, monkeypatch, place, error):
-    honest = rounds.read_opening
+    honest = holders.read_opening
 
     def read(reply, *about):
         if reply.sender == "holder-3":
             raise PeerFault("no-answer")
         return honest(reply, *about)
 
-    monkeypatch.setattr(rounds, "read_opening", read)
+    monkeypatch.setattr(holders, "read_opening", read)
     raised = place.breaks(monkeypatch, tmp_path, 1, error)
     folder = run_broken(tmp_path, Inside(), rounds=1)
     monkeypatch.undo()

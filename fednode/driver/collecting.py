@@ -1,0 +1,200 @@
+"""The updates of one round: clients are invited, what comes is checked, stored and added, what is struck goes again."""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from fednode.aggregate import Fold
+from fednode.cache import StoreFull
+from fednode.driver.asking import read_answer
+from fednode.driver.boxes import check_boxes
+from fednode.driver.channel import Reply, Request
+from fednode.driver.downloads import Download
+from fednode.driver.parts import Node, Task
+from fednode.driver.tally import Tally
+from fednode.errors import PeerFault
+from fednode.protocol.boxkeys import BoxKeys
+from fednode.protocol.envelope import Envelope, Signed, Topic
+from fednode.protocol.model import BASIS, Basis
+from fednode.round import Arrived, Event, Faulted, Kept, Late, NotKept, Round, State
+from fednode.wire import join_parts, split_parts
+
+log = logging.getLogger("fednode.driver")
+
+_MISSING = "refused: missing-chunks"
+_NO_ROOM = "no-room"
+_BOXES = "/boxes"
+"""After a client's name in the store: a name that no member can have."""
+
+
+class Collecting:
+    """Holds the running sum of one round and the signed heads of the updates in it. Used by the round alone.
+
+    What comes in and what is done gives the event that the round is to be told, or None where it need not know.
+    """
+
+    def __init__(self, node: Node, task: Task, download: Download, keys: BoxKeys | None, tally: Tally) -> None:
+        self._node, self._task, self._download, self._keys, self._tally = node, task, download, keys, tally
+        self._spec = download.spec
+        self._digest = self._spec.digest()
+        self._fold = Fold(node.scheme.zero(self._spec.sum_params))
+        self._heads: dict[str, Signed] = {}
+        self._waiting: tuple[Envelope, Fold] | None = None
+        self._ask_at: dict[str, float] = {}
+
+    @property
+    def fold(self) -> Fold:
+        """The sum of all that was kept and not struck."""
+        return self._fold
+
+    def heads_of(self, clients: Iterable[str]) -> dict[str, Signed]:
+        """The signed heads of these clients' updates, which are in the sum."""
+        return {name: self._heads[name] for name in clients}
+
+    def boxes_of(self, client: str) -> dict[str, bytes]:
+        """All boxes of a client, by name, from the store. Raises `UpdateLost` where it lost them."""
+        return split_parts(self._stored(client + _BOXES), self._spec.sum_params.holders)
+
+    # --- out
+
+    def invite(self, clients: Iterable[str]) -> None:
+        """Send each client what it needs of the model, and the spec."""
+        self._send(self._download.requests(sorted(clients)))
+
+    def _send(self, requests: Mapping[str, Request]) -> None:
+        self._tally.bytes_down.update({client: request.size for client, request in requests.items()})
+        self._node.channel.send(requests)
+
+    def ask_later(self, client: str, wait: float) -> None:
+        """`due` gives this client in `wait` seconds."""
+        self._ask_at[client] = self._node.clock.now() + wait
+
+    def due(self, now: float) -> tuple[str, ...]:
+        """The clients whose time to be asked again has come, each once."""
+        due = tuple(client for client, time in self._ask_at.items() if time <= now)
+        for client in due:
+            del self._ask_at[client]
+        return due
+
+    def ask_again(self, client: str) -> None:
+        """The round's request once more: the client sends what it sealed for it, and holds the model that it is of."""
+        log.info("round %d: %s is asked again for what it sealed", self._spec.round, client)
+        self._tally.asked_again[client] += 1
+        self._send(self._download.requests((client,)))
+
+    # --- in
+
+    def update(self, reply: Reply, now: Round) -> Event | None:
+        """An answer to this round's invitation. If it is an update, it waits for `keep` or `let_go`."""
+        self._tally.bytes_up[reply.sender] += len(reply.frame or b"")
+        try:
+            envelope = self._read(reply, self._spec.terms.staleness)
+            if envelope.head.spec == self._digest:
+                self._check(envelope)
+            fold = self._tried(envelope, now)
+        except PeerFault as fault:
+            return self._fault(reply.sender, fault, now)
+        self._waiting = (envelope, fold)
+        return Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.head.to_bytes()).digest())
+
+    def let_go(self) -> None:
+        """Hold an update that was not kept no longer."""
+        self._waiting = None
+
+    def late(self, reply: Reply) -> Event:
+        """Too late for its round; that its sender has that round's model is still worth knowing."""
+        with suppress(PeerFault):
+            self._download.late(self._read(reply, self._task.terms.staleness))
+        return Late(reply.sender)
+
+    def _read(self, reply: Reply, staleness: int) -> Envelope:
+        most = self._boxes_bytes() + (Basis.SIZE if staleness else 0)
+        return read_answer(reply, "update", self._task, self._spec.sum_params.payload_bytes, most)
+
+    def _boxes_bytes(self) -> int:
+        return self._spec.sum_params.upload_bytes - self._spec.sum_params.payload_bytes
+
+    def _check(self, envelope: Envelope) -> None:
+        if not envelope.head.is_update(Topic(self._spec.task, self._spec.round, self._digest)):
+            raise PeerFault("another-round", f"it is signed for round {envelope.head.round}")
+        if self._keys is not None:
+            check_boxes(envelope, self._keys, self._boxes_bytes() // self._spec.sum_params.holders)
+        self._download.check(envelope)
+
+    def _tried(self, envelope: Envelope, now: Round) -> Fold:
+        """The fold with this payload in it: that it can be added is what makes a payload valid, so this comes before
+        storing."""
+        sender = envelope.head.sender
+        already = sender in self._fold.names or now.state is not State.COLLECTING
+        return self._fold if already or envelope.head.spec != self._digest else self._fold.add(sender, envelope.body)
+
+    def _fault(self, client: str, fault: PeerFault, now: Round) -> Event | None:
+        """Count it; but a client that lost its copy of the model gets the whole of it, once, and goes on."""
+        waited_for = client in now.invited and client not in now.survivors
+        if fault.reason == _MISSING and now.state is State.COLLECTING and waited_for:
+            again = self._download.again(client)
+            if again is not None:
+                log.info("round %d: %s holds another model than it did, it is sent all of it", self._spec.round, client)
+                self._send({client: again})
+                return None
+        log.warning("round %d: %s: %s", self._spec.round, client, fault)
+        self._tally.explain(fault)
+        return Faulted(client, fault.reason)
+
+    # --- in the store and in the sum
+
+    def keep(self, client: str, deadline: float) -> Event:
+        """Store, then add: an update that is in the sum is always in the store too. `deadline` is the round's."""
+        if self._waiting is None:
+            raise RuntimeError(f"nothing of {client} to keep")
+        envelope, fold = self._waiting
+        try:
+            self._store(client, envelope)
+        except StoreFull as full:
+            return self._turn_away(client, full, deadline)
+        self._fold, self._heads[client] = fold, envelope.signed
+        return Kept(client)
+
+    def _store(self, client: str, envelope: Envelope) -> None:
+        """Store the payload and its boxes, both or none. Raises `StoreFull`."""
+        updates, task, number = self._node.updates, self._spec.task, self._spec.round
+        updates.put(task, number, client, envelope.body)
+        if self._keys is None:
+            return
+        boxes = {name: data for name, data in envelope.attached.items() if name != BASIS}
+        try:
+            updates.put(task, number, client + _BOXES, join_parts(boxes))
+        except StoreFull:
+            updates.withdraw(task, number, client)
+            raise
+
+    def _turn_away(self, client: str, full: StoreFull, deadline: float) -> Event:
+        """There is no room: the client is asked again when the store says so, if that is before the deadline."""
+        log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
+        for reason in (_NO_ROOM, f"{_NO_ROOM}-yet"):
+            self._tally.explain(PeerFault(reason, str(full)))
+        wait = full.retry_after
+        in_time = wait is not None and self._node.clock.now() + wait < deadline
+        return NotKept(client, _NO_ROOM, wait if in_time else None)
+
+    def strike(self, clients: Iterable[str]) -> None:
+        """Take these clients, whose box a holder could not open, out of the sum again."""
+        for name in clients:
+            log.warning("round %d: the box of %s does not open, it is struck", self._spec.round, name)
+            self._fold = self._fold.strike(name, self._stored(name))
+            self._tally.rejected.append((name, "bad-box"))
+            del self._heads[name]
+
+    def _stored(self, name: str) -> bytes:
+        data = self._node.updates.get(self._spec.task, self._spec.round, name)
+        if not isinstance(data, bytes):
+            raise RuntimeError(f"{name} of round {self._spec.round} was kept and is not in the store")
+        return data
+
+    def why(self, now: Round) -> str:
+        """What most of the clients said whose update is missing; or ""."""
+        missing = now.invited - set(now.survivors)
+        turned_away = (pair for pair in self._tally.discarded if pair[1].startswith(_NO_ROOM))
+        noted = [*self._tally.rejected, *turned_away]
+        return self._tally.why(pair for pair in noted if pair[0] in missing)
