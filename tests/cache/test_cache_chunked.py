@@ -407,7 +407,7 @@ def test_a_call_that_is_interrupted_leaves_nothing_that_the_next_one_does_not_fr
     name: str, old: bytes | None, room: int
 ) -> None:
     steps = 0
-    for world in after_every_interrupt(lambda: World(old, room), lambda world: CALLS[name](world.cache)):
+    for world in after_every_interrupt(lambda: World(old, room), lambda world: CALLS[name](world.cache), every=3):
         check_settled(world, pinned=name == "pin")
         steps += 1
     assert steps > 3

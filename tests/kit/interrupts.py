@@ -80,12 +80,15 @@ def interrupted(call: Callable[[], object], at: int) -> bool:
     return there
 
 
-def after_every_interrupt(make: Callable[[], World], call: Callable[[World], object]) -> Iterator[World]:
+def after_every_interrupt(
+    make: Callable[[], World], call: Callable[[World], object], *, every: int = 1
+) -> Iterator[World]:
     """Worlds made by `make`, after `call` was interrupted at its first step, at its second, and so on to the last.
 
-    The last of them is one where `call` came to its end. `make` may be slow, and must make the same each time.
+    `every`: at every so-manieth step, for a call with many. The last of them is one where `call` came to its end.
+    `make` may be slow, and must make the same each time.
     """
-    for at in count(1):
+    for at in count(1, every):
         assert at < _MOST, "the call has no end of steps"
         world = make()
         went_off = interrupted(lambda: call(world), at)  # noqa: B023 - called at once
