@@ -104,7 +104,7 @@ def test_the_roster_is_confirmed_by_cohorts_that_a_real_round_is_run_with():
 
 
 def test_a_confirmation_over_a_limit_fails_its_row_alone_and_is_open_elsewhere():
-    for step in (Confirmed(71_000, 500, timing(0.0401)), Confirmed(102_000, 500, timing(0.02))):
+    for step in (Confirmed(71_000, 500, timing(0.0601)), Confirmed(102_000, 500, timing(0.02))):
         outcomes = [verdict.outcome for verdict in limits.judged(replace(good_run(), confirmed={100: step}))]
         assert outcomes == [Outcome.PASS] * 6 + [Outcome.FAIL]
     small = replace(good_run(), confirmed={10: Confirmed(7_000, 500, timing(9.0))})

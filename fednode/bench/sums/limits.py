@@ -19,7 +19,7 @@ _OPENING: Final = 0.25
 _HOLDER_MS: Final = 60.0
 _HOLDER_COHORT: Final = 100
 _MEMORY: Final = 1.1
-_CONFIRM_MS: Final = 40.0
+_CONFIRM_MS: Final = 60.0
 _CONFIRM_BYTES: Final = 1_024.0
 
 
