@@ -59,9 +59,10 @@ def python_files(root: Path) -> list[Source]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
+        if path.name in SKIPPED or path.name.endswith(("_cache", ".egg-info")):
+            continue
         if path.is_dir() and not path.is_symlink():
-            if path.name not in SKIPPED and not path.name.endswith(("_cache", ".egg-info")):
-                yield from _walk(path)
+            yield from _walk(path)
         elif path.is_file():
             yield path
 

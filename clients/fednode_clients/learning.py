@@ -9,8 +9,8 @@ from fednode.errors import PeerFault
 from fednode.protocol.model import Layout
 from fednode_clients.experiment import ExperimentConfig, load_experiment
 from fednode_clients.membership import Place
-from fednode_clients.models import linear_head, load_vector, travelling
-from fednode_clients.training import GradientSum, clipped_gradient_sum
+from fednode_clients.training.gradients import GradientSum, clipped_gradient_sum
+from fednode_clients.training.models import linear_head, load_vector, travelling
 
 
 def local_sum(place: Place, arrays: Mapping[str, NDArray[np.generic]], clip: float) -> GradientSum:

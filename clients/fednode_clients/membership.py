@@ -9,14 +9,14 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from fednode.errors import ConfigError, PeerFault, StoreError
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_spec
-from fednode_clients.client import Client, refusal
-from fednode_clients.consent import Limits
-from fednode_clients.holder import Holder
-from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.tasks import Schemes, role_in
+from fednode_clients.client.client import Client, refusal
+from fednode_clients.holder.holder import Holder
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.tasks import Schemes, role_in
+from fednode_clients.limits import Limits
 from fednode_crypto import Rng, SystemRng, scheme
 
 log = logging.getLogger("fednode.clients")

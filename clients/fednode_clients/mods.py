@@ -32,11 +32,11 @@ from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
 from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
-from fednode_clients.client import refusal
-from fednode_clients.copies import Copy
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.client.client import refusal
+from fednode_clients.client.model_copy import Copy
+from fednode_clients.client.privatise import ClippedSum
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import Members, Parts, Place, own_fault, topic_of
-from fednode_clients.private import ClippedSum
 
 log = logging.getLogger("fednode.clients")
 

@@ -17,10 +17,10 @@ WrongAnswer are kinds of it), NotEnoughShares. Randomness is an argument; `Syste
 """
 
 from fednode_crypto.errors import CryptoError, NotEnoughShares, Overflow, Tampered, WrongParameters
+from fednode_crypto.interfaces import BoxedScheme, KeyedScheme, SealedSum, Sealing, SumScheme, WrongAnswer, scheme
 from fednode_crypto.params import SumParams
 from fednode_crypto.planner import Demand, noise_tail, plan
 from fednode_crypto.rng import Rng, SystemRng
-from fednode_crypto.scheme import BoxedScheme, KeyedScheme, SealedSum, Sealing, SumScheme, WrongAnswer, scheme
 
 __all__ = [
     "BoxedScheme",

@@ -6,7 +6,7 @@ Several values of the sum share one slot, in balanced digits of base 2^lane_bits
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.bfv_params import BfvParams
+from fednode_crypto.bfv.params import BfvParams
 from fednode_crypto.errors import Overflow, Tampered
 from fednode_crypto.params import SumParams
 

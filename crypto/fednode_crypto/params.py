@@ -140,7 +140,7 @@ class SumParams(ABC):
 
 
 def _kinds() -> dict[str, type[SumParams]]:
-    from fednode_crypto.bfv_params import BfvParams
-    from fednode_crypto.ring_params import RingParams
+    from fednode_crypto.bfv.params import BfvParams
+    from fednode_crypto.ring.params import RingParams
 
     return {kind.SCHEME: kind for kind in (BfvParams, RingParams)}

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from fednode_crypto import bfv_planner, ring_planner
-from fednode_crypto.bfv_planner import SMUDGING_BITS
+from fednode_crypto.bfv import planner as bfv_planner
+from fednode_crypto.bfv.planner import SMUDGING_BITS
 from fednode_crypto.demand import Demand
 from fednode_crypto.errors import WrongParameters
 from fednode_crypto.params import SumParams
-from fednode_crypto.tails import TASK_DRAWS, noise_tail
+from fednode_crypto.ring import planner as ring_planner
+from fednode_crypto.tail_bounds import TASK_DRAWS, noise_tail
 
 __all__ = ["SMUDGING_BITS", "TASK_DRAWS", "Demand", "noise_tail", "plan"]
 

@@ -8,15 +8,15 @@ from fednode.observer import Observer, StopFlag, Unfailing
 from fednode.settings import RunSettings
 
 if TYPE_CHECKING:
+    from fednode.assemble.inprocess_run import RunResult
     from fednode.assemble.planning import Plan
-    from fednode.assemble.running import RunResult
 
 
 def plan(settings: RunSettings) -> "Plan":
     """What a run with these settings would do and cost. Raises `ConfigError`, `DataError` or `StoreError` for what
     would fail."""
+    from fednode.assemble.inprocess_run import require_room
     from fednode.assemble.planning import plan_run
-    from fednode.assemble.running import require_room
 
     require_room(settings.out)
     return plan_run(settings)
@@ -24,7 +24,7 @@ def plan(settings: RunSettings) -> "Plan":
 
 def run(settings: RunSettings, observer: Observer, stop: StopFlag) -> "RunResult":
     """A whole run, its files under `settings.out`. Raises what `plan` raises; later failures are in the result."""
-    from fednode.assemble.running import run_inproc
+    from fednode.assemble.inprocess_run import run_inproc
 
     if settings.engine == "flower":
         from fednode.assemble.flower_engine import run_on_flower

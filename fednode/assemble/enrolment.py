@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from fednode.errors import ConfigError, StoreError
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.protocol.cohort import Cohort
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey
 
 HOW_ENROLLED = "all keys were made by this run on one machine, for this run alone: a study, not a deployment"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednode.assemble.enrolment import enrol_simulation
-from fednode.assemble.held import held_at, sweep_unheld
+from fednode.assemble.inprocess_run import PHASES, conclude, logging_to, make_run_folder
 from fednode.assemble.planning import plan_run
-from fednode.assemble.running import PHASES, conclude, logging_to, make_run_folder
 from fednode.assemble.session import Session, Tools
 from fednode.clock import SystemClock
+from fednode.disk.locked_folder import held_at, sweep_unheld
 from fednode.observer import RoundProgress, StopFlag, Unfailing
 from fednode.reports.figures import bound
 from fednode.settings import RunSettings, resolve

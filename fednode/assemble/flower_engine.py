@@ -13,13 +13,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fednode.assemble.cache_place import reach_server
+from fednode.assemble.cache_location import reach_server
 from fednode.assemble.flower_app import MARK, STOP_NAME, to_run_config
-from fednode.assemble.held import held_folder, sweep_unheld
+from fednode.assemble.inprocess_run import PHASES, RunResult, closing_lines, make_run_folder
 from fednode.assemble.planning import plan_run
-from fednode.assemble.recording import OUTCOMES
-from fednode.assemble.running import PHASES, RunResult, closing_lines, make_run_folder
+from fednode.assemble.report_facts import OUTCOMES
 from fednode.clock import SystemClock
+from fednode.disk.locked_folder import held_folder, sweep_unheld
 from fednode.errors import ConfigError, FednodeError
 from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.disk.atomic import write_whole
 from fednode.errors import DataError
-from fednode.files import write_whole
 from fednode_clients.experiment import Experiment
 from fednode_clients.features import from_metadata
 

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from fednode.assemble.cache_place import cache_warnings, kept_where, require_usable
+from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.errors import ConfigError, DataError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
+from fednode.protocol.headroom import sum_room
 from fednode.protocol.model import Layout
-from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
 from fednode.reports.figures import bound
 from fednode.settings import RunSettings

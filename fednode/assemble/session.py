@@ -14,7 +14,6 @@ from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.assemble.model_file import accuracy, write_model
 from fednode.assemble.planning import Plan
 from fednode.assemble.stores import Stores, open_stores
-from fednode.cache import ParameterStore, UpdateStore
 from fednode.clock import Clock, SystemClock
 from fednode.driver import Channel, Node, RoundOutcome
 from fednode.driver import Task as DriverTask
@@ -25,6 +24,7 @@ from fednode.privacy import Charge, DiscreteGaussianSum, Ledger, epsilon, gaussi
 from fednode.privacy.chain import History, replay
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
+from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.experiment import Experiment, load_experiment
 from fednode_crypto import SumScheme
 

@@ -9,19 +9,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from fednode.assemble.cache_place import server_address
+from fednode.assemble.cache_location import server_address
 from fednode.assemble.planning import Plan
-from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull, parameter_limits
-from fednode.cache.counted import Counted
-from fednode.cache.nest import Nested, near, nested
+from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull
+from fednode.cache.wrappers.counted import Counted
+from fednode.cache.wrappers.stack import Nested, near, nested
 from fednode.clock import Clock, SystemClock
 from fednode.errors import ConfigError, StoreError
 from fednode.live import Extras, Inspectable, Knob, Limited, StoreView, guard_knobs, limit_knobs, memory_knobs
 from fednode.protocol.chunks import Outline
+from fednode.stores import parameter_limits
 
 if TYPE_CHECKING:
-    from fednode.cache.redis import Link
-    from fednode.cache.redis_backend import RedisBackend
+    from fednode.cache.redis.backend import RedisBackend
+    from fednode.cache.redis.client import Link
 
 log = logging.getLogger("fednode.run")
 
@@ -142,10 +143,10 @@ def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Store
 
 
 def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
-    from fednode.cache.redis import Link, LinkOptions
-    from fednode.cache.redis_backend import RedisBackend
-    from fednode.cache.redis_lease import Lease, namespace_of
-    from fednode.cache.redis_values import RedisOptions
+    from fednode.cache.redis.backend import RedisBackend
+    from fednode.cache.redis.client import Link, LinkOptions
+    from fednode.cache.redis.lease import Lease, namespace_of
+    from fednode.cache.redis.records import RedisOptions
 
     # a server's time is the machine's, whatever clock the run has
     clock, address = SystemClock(), server_address(plan.settings)
@@ -178,7 +179,7 @@ def _limited(plan: Plan, updates: "FileBackend | RedisBackend", model: Limited, 
 
 def _sweep_server(link: "Link") -> None:
     """Remove what runs left that were killed. That it fails is no reason not to run."""
-    from fednode.cache.redis_lease import sweep_dead
+    from fednode.cache.redis.lease import sweep_dead
 
     try:
         for run in sweep_dead(link, ("updates", "model")):

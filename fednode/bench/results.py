@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from fednode.disk.atomic import write_whole
 from fednode.errors import StoreError
-from fednode.files import write_whole
 
 PACKAGES: Final = ("fednode", "numpy", "numba", "cryptography", "flwr", "tenseal")
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.cache import Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull, parameter_limits
+from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
 from fednode.driver import Node, Reply, Request, Task
 from fednode.privacy import Ledger
 from fednode.protocol.requests import frame_kind, read_spec
+from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.membership import Members, Parts, Place
 from fednode_crypto import scheme
 

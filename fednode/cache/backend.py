@@ -33,7 +33,8 @@ It is false, but so are stored values such as b"" and 0: ask `found is MISSING`.
 Value: TypeAlias = object
 """None, bool, int, float, str, bytes, a numpy array, a torch tensor, or a list, tuple or str-keyed dict of these.
 
-`fednode.cache.values` says so in code: it refuses anything else, and keeps what is stored out of its callers' reach.
+`fednode.cache.values.codec` says so in code: it refuses anything else, and keeps what is stored out of its callers'
+reach.
 """
 
 

@@ -31,7 +31,7 @@ def stats_command(
 ) -> None:
     """Hit ratio, evictions, expiries, refusals, pinned bytes, invalidations: what each store holds and has done."""
     from fednode.live.prometheus import exposition
-    from fednode.live.words import stats_lines
+    from fednode.live.render import stats_lines
 
     with _node(run) as node:
         name, stores = node.stats()
@@ -55,8 +55,8 @@ def get_command(
 
     --out writes bytes as they are, text as UTF-8, arrays as .npy, anything else as the cache's own form.
     """
-    from fednode.files import write_whole
-    from fednode.live.words import facts_lines
+    from fednode.disk.atomic import write_whole
+    from fednode.live.render import facts_lines
 
     if out is not None:
         _require_new(out)
@@ -118,7 +118,7 @@ def _show_knobs(knobs: list[list[Any]], fixed: list[str]) -> None:
 
 def _node(run: Path | None) -> "LiveNode":
     from fednode.live import LiveNode, live_runs
-    from fednode.live.words import visible
+    from fednode.live.render import visible
 
     newest, *others = live_runs(run)
     if others:
@@ -161,6 +161,6 @@ def _number(value: float) -> str:
 
 
 def _say(line: str) -> None:
-    from fednode.live.words import visible
+    from fednode.live.render import visible
 
     typer.echo(visible(line))

@@ -45,8 +45,8 @@ def init_command(
 
 
 def _init_enrolment(folder: Path) -> None:
-    from fednode.cli import enrolment
-    from fednode_clients.keyfolder import PUBLIC_FILE
+    from fednode.cli import keys_enrol as enrolment
+    from fednode_clients.keyfolder.folder import PUBLIC_FILE
 
     public = enrolment.create_enrolment(folder)
     typer.echo(f"enrolment key {public.raw.hex()}")
@@ -54,8 +54,8 @@ def _init_enrolment(folder: Path) -> None:
 
 
 def _init_member(folder: Path, name: str, trust: Path) -> None:
-    from fednode.cli import enrolment
-    from fednode_clients.keyfolder import KeyFolder, read_enrolment_public
+    from fednode.cli import keys_enrol as enrolment
+    from fednode_clients.keyfolder.folder import KeyFolder, read_enrolment_public
 
     enrolment.refuse_bad_name(name)
     member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")
@@ -79,8 +79,8 @@ def enrol_command(
 
     FOLDER is the one of the enrolment key; holders get the points 1, 2, ... in the order in which they are named.
     """
-    from fednode.cli import enrolment
-    from fednode.files import write_whole
+    from fednode.cli import keys_enrol as enrolment
+    from fednode.disk.atomic import write_whole
 
     if not client or not holder:
         raise ConfigError("a cohort needs clients and holders: give --client CARD and --holder CARD, each repeated")
@@ -103,8 +103,8 @@ def retire_command(
     For a folder whose record is damaged, that was copied, that was put back from a backup, or that has taken its
     max-tasks. What it took since that backup it does not know: name those tasks with --task. New tasks can be taken.
     """
-    from fednode_clients.keyfolder import KeyFolder
-    from fednode_clients.retiring import retire
+    from fednode_clients.keyfolder.folder import KeyFolder
+    from fednode_clients.keyfolder.retire import retire
 
     done = retire(KeyFolder.open(folder), task or ())
     typer.echo(f"{folder}: {plural(done.closed, 'task')} closed for good")
@@ -123,7 +123,7 @@ def show_command(
 
     PLACE is a member's key folder, the enrolment folder or a cohort file.
     """
-    from fednode.cli import showing
+    from fednode.cli import keys_show as showing
 
     for line in showing.describe(place, trust):
         typer.echo(line)

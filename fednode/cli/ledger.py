@@ -10,7 +10,7 @@ def ledger_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The ledger of a run, such as runs/<id>/ledger.jsonl.")],
 ) -> None:
     """Verify every line and hash of a ledger FILE, and print what it says was spent. Nothing is written."""
-    from fednode.assemble.ledger_check import ledger_lines
+    from fednode.reports.ledger_check import ledger_lines
 
     for line in ledger_lines(file):
         typer.echo(line)

@@ -12,7 +12,7 @@ from rich.console import Console
 from fednode.cli.exits import exit_code_of, sentence_of
 from fednode.cli.flags import with_setting_flags
 from fednode.cli.progress import Watcher, watcher_for
-from fednode.cli.stopping import stop_on_interrupt
+from fednode.cli.signals import stop_on_interrupt
 from fednode.errors import Interrupted
 from fednode.flower_env import quieten_flower
 from fednode.observer import StopFlag

@@ -2,7 +2,7 @@
 
 from fednode.driver.channel import Channel, Reply, Request
 from fednode.driver.driver import Driver
-from fednode.driver.parts import Node, Release, RoundOutcome, Task
-from fednode.driver.tally import BROKEN, ended_by
+from fednode.driver.round_log import BROKEN, ended_by
+from fednode.driver.task import Node, Release, RoundOutcome, Task
 
 __all__ = ["BROKEN", "Channel", "Driver", "Node", "Release", "Reply", "Request", "RoundOutcome", "Task", "ended_by"]

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from fednode.aggregate import Fold
 from fednode.cache import StoreFull
-from fednode.driver.asking import read_answer
-from fednode.driver.boxes import check_boxes
 from fednode.driver.channel import Reply, Request
 from fednode.driver.downloads import Download
-from fednode.driver.parts import Node, Task
-from fednode.driver.tally import Tally
+from fednode.driver.query import read_answer
+from fednode.driver.round_log import Tally
+from fednode.driver.steps.boxes import check_boxes
+from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.envelope import Envelope, Signed, Topic

@@ -1,7 +1,7 @@
 """What each client is sent of the model: the chunks that, by its own signed replies, it does not hold yet.
 
-The directory of the task (`fednode.cache.coherence.rounds`) keeps who has which chunk. A new version makes copies
-stale, the next round's message says so by naming it and brings what is missing, the signed reply acknowledges.
+The directory of the task (`fednode.cache.coherence.round_directory`) keeps who has which chunk. A new version makes
+copies stale, the next round's message says so by naming it and brings what is missing, the signed reply acknowledges.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.cache import ParameterStore
 from fednode.cache.coherence import RoundDirectory, too_old
-from fednode.cache.manifests import Floats
 from fednode.clock import Clock
 from fednode.driver.channel import Request
 from fednode.driver.copies import Copies, Proof
-from fednode.driver.parts import Task
+from fednode.driver.task import Task
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import spec_frame
 from fednode.protocol.spec import RoundSpec
+from fednode.stores import ParameterStore
+from fednode.stores.parameter_manifest import Floats
 
 _SPECS = 16
 """Rounds back of which a late reply still proves something."""

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.driver.asking import ask, heed_stop, in_words, read_answer
-from fednode.driver.boxes import gather_box_keys
-from fednode.driver.ceremony import AgreedKey, agree_on_key
 from fednode.driver.channel import Request
-from fednode.driver.closing import PATIENCE, close_round
 from fednode.driver.downloads import Downloads
-from fednode.driver.parts import Node, RoundOutcome, Task
-from fednode.driver.rounds import RoundRun
-from fednode.driver.tally import ended_by
+from fednode.driver.query import ask, heed_stop, in_words, read_answer
+from fednode.driver.round_log import ended_by
+from fednode.driver.round_run import RoundRun
+from fednode.driver.steps.boxes import gather_box_keys
+from fednode.driver.steps.ceremony import AgreedKey, agree_on_key
+from fednode.driver.steps.close import PATIENCE, close_round
+from fednode.driver.task import Node, RoundOutcome, Task
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.aggregate import Fold
-from fednode.driver.boxes import BoxRequest, box_request, read_checked
 from fednode.driver.channel import Reply
-from fednode.driver.confirming import ConfirmRequest, confirm_request, read_confirmed
-from fednode.driver.opening import Opening, OpenRequest, combine_answers, open_requests, read_opening
-from fednode.driver.parts import Node, Task
-from fednode.driver.tally import Tally
+from fednode.driver.round_log import Tally
+from fednode.driver.steps.boxes import BoxRequest, box_request, read_checked
+from fednode.driver.steps.confirm import ConfirmRequest, confirm_request, read_confirmed
+from fednode.driver.steps.open import Opening, OpenRequest, combine_answers, open_requests, read_opening
+from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_name
 from fednode.protocol.cohort import Member

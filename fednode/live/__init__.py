@@ -4,11 +4,11 @@
 sealed update but its size and digest leaves the node.
 """
 
-from fednode.live.asking import LiveNode, live_runs
+from fednode.live.client import LiveNode, live_runs
 from fednode.live.knobs import Knob, Limited, guard_knobs, limit_knobs, memory_knobs
 from fednode.live.prometheus import exposition
-from fednode.live.serving import SOCKET_NAME, LiveView
-from fednode.live.stores import Extras, Inspectable, StoreStats, StoreView, Tuned
+from fednode.live.server import SOCKET_NAME, LiveView
+from fednode.live.stats import Extras, Inspectable, StoreStats, StoreView, Tuned
 
 __all__ = [
     "SOCKET_NAME",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from fednode.cache import Limits
-from fednode.cache.guarded import Guarded, GuardSettings
+from fednode.cache.wrappers.loading import Guarded, GuardSettings
 from fednode.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from fednode.live.stores import StoreStats
-from fednode.live.words import visible
+from fednode.live.render import visible
+from fednode.live.stats import StoreStats
 
 
 class _Family(NamedTuple):

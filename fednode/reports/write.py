@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fednode.files import write_whole
+from fednode.disk.atomic import write_whole
 from fednode.reports.as_json import render_json
 from fednode.reports.page import render_html
 from fednode.reports.record import RunRecord

@@ -1,7 +1,6 @@
 """A round as a pure value: what it is told and tells (`words`), and the value itself (`machine`)."""
 
-from fednode.round.machine import ALLOWED, MOST_ASKS, Round, State, TurnedAway
-from fednode.round.words import (
+from fednode.round.events import (
     Answered,
     Arrived,
     AskAgain,
@@ -34,6 +33,7 @@ from fednode.round.words import (
     Strike,
     WaitOver,
 )
+from fednode.round.machine import ALLOWED, MOST_ASKS, Round, State, TurnedAway
 
 __all__ = [
     "ALLOWED",

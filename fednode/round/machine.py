@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import Any
 
 from fednode.privacy.ledger import Receipt
-from fednode.round.words import (
+from fednode.round.events import (
     Answered,
     Arrived,
     AskAgain,

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from fednode.committee import least_threshold
-from fednode.names import member_names
+from fednode.members import least_threshold, member_names
 from fednode.settings.faults import Fault
 from fednode.settings.nearest import guess
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.settings.clash import find_clash
 from fednode.settings.faults import Fault, parse_fault
 

@@ -12,8 +12,8 @@ from kit.attacker import BFV, LyingNode, lying_node, real_cohort, reason_of
 from fednode_crypto import Tampered
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.ring import Mask
-from fednode_crypto.ring_opening import _Opening
-from fednode_crypto.ring_setting import public_keys, setting
+from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.opening import _Opening
 
 VICTIM = "client-2"
 

@@ -22,10 +22,10 @@ from kit.attacker import BFV, RING, LyingNode, Refused, lying_node, real_cohort,
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import box_context, box_name
 from fednode.protocol.requests import close_request, frame_kind, key_request, roster_part, spec_frame
-from fednode_clients.holder import Holder
-from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.retiring import retire
-from fednode_clients.turns import alone
+from fednode_clients.holder.holder import Holder
+from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.retire import retire
 from fednode_crypto import Tampered
 from fednode_crypto.identity import open_box
 
@@ -75,7 +75,7 @@ def test_a_crash_before_the_answer_is_kept_still_counts_as_opened(node, monkeypa
         kept(folder, name, data)
 
     with monkeypatch.context() as dead:
-        dead.setattr("fednode_clients.keyfolder.KeyFolder.put", dying)
+        dead.setattr("fednode_clients.keyfolder.folder.KeyFolder.put", dying)
         with pytest.raises(RuntimeError):
             node.opened_by("holder-1", node.names, wanted(node, node.names))
     node.cohort.restart("holder-1")
@@ -124,7 +124,7 @@ def test_two_rosters_at_the_same_moment_get_one_answer(node, monkeypatch):
 
 
 def test_control_without_the_lock_both_are_answered(node, monkeypatch):
-    monkeypatch.setattr("fednode_clients.holder.alone", lambda _: nullcontext())
+    monkeypatch.setattr("fednode_clients.holder.holder.alone", lambda _: nullcontext())
     assert asked_at_once(node, monkeypatch, 30.0) == ["answer", "answer"]
 
 

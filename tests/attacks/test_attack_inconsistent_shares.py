@@ -25,8 +25,8 @@ from fednode_crypto import Demand, WrongAnswer, plan, scheme
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.identity import open_box, seal_box
-from fednode_crypto.ring_setting import setting
-from fednode_crypto.scheme import Sealing
+from fednode_crypto.interfaces import Sealing
+from fednode_crypto.ring.context import setting
 
 SCHEME = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=5, threshold=4))

@@ -20,7 +20,7 @@ from kit.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, Tampered, plan, scheme
-from fednode_crypto.bfv_setting import setting as bfv_setting
+from fednode_crypto.bfv.context import setting as bfv_setting
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ntt import Ring
@@ -28,8 +28,8 @@ from fednode_crypto.hazmat.ring import Mask, mask_block
 from fednode_crypto.hazmat.tenseal_bfv import toolbox
 from fednode_crypto.noise import discrete_gaussian
 from fednode_crypto.packing import from_slots, to_slots
-from fednode_crypto.ring_params import MASK_VARIANCE
-from fednode_crypto.ring_setting import public_keys, setting
+from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.params import MASK_VARIANCE
 
 Words = NDArray[np.uint64]
 CLIENTS = 4

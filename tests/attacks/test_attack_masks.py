@@ -14,9 +14,9 @@ from kit.committee import keyed
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SystemRng, plan, scheme
-from fednode_crypto.bfv_setting import setting as bfv_setting
+from fednode_crypto.bfv.context import setting as bfv_setting
 from fednode_crypto.encoding import from_bytes
-from fednode_crypto.ring_setting import setting
+from fednode_crypto.ring.context import setting
 
 CLIENTS, ROUNDS, BINS = 4, 3, 64
 RING_PARAMS = plan("ring", Demand(dimension=5_000, summands=4, value_bound=9_000, holders=3, threshold=2))

@@ -14,11 +14,11 @@ import pytest
 from kit.attacker import LyingNode, Refused, lying_node, real_cohort
 from kit.cohort import Size
 
-from fednode_clients.consent import Limits
-from fednode_clients.holder import Holder
+from fednode_clients.holder.holder import Holder
+from fednode_clients.limits import Limits
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.ring import Mask, mask_block
-from fednode_crypto.ring_setting import public_keys, setting
+from fednode_crypto.ring.context import public_keys, setting
 
 SIZE = Size(clients=6, holders=3, threshold=2, dimension=40, scheme="ring", min_survivors=3)
 HOLDERS = SIZE.holder_names

@@ -17,13 +17,13 @@ from kit.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, NotEnoughShares, WrongAnswer, plan, scheme
-from fednode_crypto.bfv_setting import setting as bfv_setting
+from fednode_crypto.bfv.context import setting as bfv_setting
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.shamir import share
 from fednode_crypto.noise import discrete_gaussian
-from fednode_crypto.ring_params import MASK_VARIANCE
-from fednode_crypto.ring_setting import setting
+from fednode_crypto.ring.context import setting
+from fednode_crypto.ring.params import MASK_VARIANCE
 
 RING = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=5, threshold=4))

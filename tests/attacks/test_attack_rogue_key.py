@@ -21,8 +21,8 @@ from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import KeyParts, TaskCard, ask_frame
 from fednode.wire import join_parts, split_parts
 from fednode_crypto import Demand, Tampered, plan, scheme
-from fednode_crypto.bfv_keys import BfvContribution, BfvKey, commit
-from fednode_crypto.bfv_setting import binding, setting
+from fednode_crypto.bfv.context import binding, setting
+from fednode_crypto.bfv.keys import BfvContribution, BfvKey, commit
 from fednode_crypto.encoding import from_bytes, to_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.tenseal_bfv import toolbox

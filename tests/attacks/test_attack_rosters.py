@@ -17,7 +17,7 @@ from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import TaskCard, ask_frame, spec_frame
 from fednode.protocol.spec import KEY_CHECK_ROUND
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey
 
 SIZES = {"ring": RING, "bfv": BFV}
@@ -109,7 +109,7 @@ def test_control_the_honest_roster_is_opened(node):
 
 
 def test_control_without_the_check_a_roster_of_one_is_that_clients_update(node, monkeypatch):
-    monkeypatch.setattr("fednode_clients.holder.check_roster", lambda *_: None)
+    monkeypatch.setattr("fednode_clients.holder.holder.check_roster", lambda *_: None)
     wanted = node.sum_of(["client-1"]).request()
     answers = {node.point(h): node.opened_by(h, ["client-1"], wanted) for h in node.cohort.size.holder_names}
     assert np.array_equal(node.combined(["client-1"], answers), node.cohort.plain["client-1"])

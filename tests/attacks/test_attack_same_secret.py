@@ -18,7 +18,7 @@ from kit.judging import judge
 
 from fednode_crypto import Demand, SystemRng, plan, scheme
 from fednode_crypto.hazmat.ring import Mask
-from fednode_crypto.ring_setting import public_keys, setting
+from fednode_crypto.ring.context import public_keys, setting
 
 SCHEME = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=3, threshold=2))

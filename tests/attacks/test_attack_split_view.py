@@ -18,7 +18,7 @@ from fednode_crypto import NotEnoughShares
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ring import Mask
-from fednode_crypto.ring_setting import public_keys, setting
+from fednode_crypto.ring.context import public_keys, setting
 
 VICTIM = "client-1"
 
@@ -106,7 +106,7 @@ def test_two_rosters_never_both_open_with_four_of_five(tmp_path, corrupt, first)
 
 def test_control_three_of_five_and_one_corrupt_holder_give_one_update_away(tmp_path, monkeypatch):
     # members would refuse this threshold: the control is what would happen if they did not
-    monkeypatch.setattr("fednode_clients.tasks.least_threshold", lambda holders: holders // 2 + 1)
+    monkeypatch.setattr("fednode_clients.keyfolder.tasks.least_threshold", lambda holders: holders // 2 + 1)
     node = lying_node(real_cohort(tmp_path, replace(RING, threshold=3)))
     views = two_views(node, corrupt=1, first=2)
     everybody, rest = (

@@ -25,7 +25,7 @@ from fednode.protocol.envelope import Signer, Topic
 from fednode.protocol.model import Basis
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import frame_kind, read_spec, roster_part, spec_frame
-from fednode_clients import copies
+from fednode_clients.client import model_copy as copies
 from fednode_crypto.identity import SigningKey
 
 VICTIM = "client-1"

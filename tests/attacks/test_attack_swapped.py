@@ -27,7 +27,7 @@ from fednode.wire import join_parts
 from fednode_crypto import Demand, Tampered, plan, scheme
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.identity import BoxKey, SigningKey, open_box
-from fednode_crypto.ring_setting import setting
+from fednode_crypto.ring.context import setting
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from kit.judging import judge
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import TaskCard, ask_frame, read_ask, read_spec
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.client import Client
+from fednode_clients.client.client import Client
 from fednode_crypto import Demand, SumParams, Tampered, WrongParameters, plan, scheme
-from fednode_crypto.ring_params import RingParams
+from fednode_crypto.ring.params import RingParams
 
 SIZES = {"ring": RING, "bfv": BFV}
 

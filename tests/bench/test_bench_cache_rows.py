@@ -7,9 +7,10 @@ import pytest
 
 from fednode.bench.cache import array, columns, hot, many, peers, stores, suite, sweep, updates
 from fednode.bench.cache.updates import Load
-from fednode.cache import MISSING, StoreFull, UpdateId, UpdateLost, UpdateStore
-from fednode.cache.policies import POLICIES
+from fednode.cache import MISSING, StoreFull
+from fednode.cache.memory.policies import POLICIES
 from fednode.clock import SystemClock
+from fednode.stores import UpdateId, UpdateLost, UpdateStore
 
 SMALL = {"windows": 5}
 

@@ -8,7 +8,7 @@ import pytest
 from fednode.bench.cache import invalidation, limits
 from fednode.bench.cache.sharer import ECHO, PARCEL, REPLY, receive, send, serve
 from fednode.bench.cache.windows import Spread
-from fednode.cache.coherence.rounds import Parcel, pack
+from fednode.cache.coherence.round_directory import Parcel, pack
 
 
 def test_the_row_answers_what_is_judged():

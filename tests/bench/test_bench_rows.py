@@ -87,7 +87,7 @@ def test_confirm_counts_what_one_holder_is_sent_and_sends_in_a_real_round():
 
 
 def test_a_confirmation_in_a_round_that_does_not_open_is_not_measured(monkeypatch):
-    from fednode_clients.holder import Holder
+    from fednode_clients.holder.holder import Holder
 
     def away(holder, frame):
         raise PeerFault("unexpected", "I am away")

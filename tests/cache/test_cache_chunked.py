@@ -16,11 +16,11 @@ from kit.clocks import FakeClock
 from kit.interrupts import after_every_depth, after_every_interrupt, nothing_held
 
 from fednode.cache import MISSING, CacheBackend, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
-from fednode.cache.chunked import Chunked
-from fednode.cache.chunked_book import piece_names, record_in
-from fednode.cache.pieces import Damaged, Manifest
-from fednode.cache.policies import POLICIES
-from fednode.cache.values import Undecodable
+from fednode.cache.memory.policies import POLICIES
+from fednode.cache.values.codec import Undecodable
+from fednode.cache.values.pieces import Damaged, Manifest
+from fednode.cache.wrappers.chunked import Chunked
+from fednode.cache.wrappers.piece_index import piece_names, record_in
 from fednode.errors import StoreError
 
 ROOMY = Limits(entries=10_000, total_bytes=1 << 24, value_bytes=1 << 12)
@@ -212,7 +212,7 @@ def test_a_value_in_pieces_is_there_after_its_set_however_full_the_inner_is(poli
 
 
 def test_what_was_evicted_is_forgotten_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fednode.cache.chunked._SLACK", 10)
+    monkeypatch.setattr("fednode.cache.wrappers.chunked._SLACK", 10)
     inner, chunked = full("lru")
     chunked._most_split = 10
     for number in range(500):
@@ -297,7 +297,7 @@ def test_a_folder_too_refuses_before_anything_makes_way(tmp_path: Path) -> None:
 
 
 def test_what_another_thread_changes_meanwhile_is_counted_as_it_is_stored() -> None:
-    import fednode.cache.chunked as module
+    import fednode.cache.wrappers.chunked as module
 
     _, chunked = filled()
     value: list[Any] = [b"1"]
@@ -343,7 +343,7 @@ def test_what_fits_its_digest_and_cannot_be_read_here_is_a_miss_and_stays(monkey
 
     for error, outcome in ((Undecodable, MISSING), (RecursionError, None), (MemoryError, None), (RuntimeError, None)):
         with monkeypatch.context() as patched:
-            patched.setattr("fednode.cache.chunked.decode", fails)
+            patched.setattr("fednode.cache.wrappers.chunked.decode", fails)
             if outcome is MISSING:
                 assert chunked.get("big") is MISSING and chunked.usage().damaged == 1
             else:

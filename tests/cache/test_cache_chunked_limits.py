@@ -6,8 +6,8 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
-from fednode.cache.chunked import Chunked
-from fednode.cache.room import fits_beside_pins
+from fednode.cache.wrappers.admission import fits_beside_pins
+from fednode.cache.wrappers.chunked import Chunked
 
 LARGE = bytes(1 << 17)
 

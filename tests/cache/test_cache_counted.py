@@ -11,12 +11,12 @@ from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend
 from fednode.cache.backend import Missing
-from fednode.cache.counted import Counted, Counts
-from fednode.cache.guarded import GuardSettings
-from fednode.cache.nest import Wrapping, near, nested
-from fednode.cache.redis_values import Lasting
-from fednode.cache.tally import Tally
-from fednode.cache.tiered import ChangeFeed, TierOptions
+from fednode.cache.redis.records import Lasting
+from fednode.cache.wrappers.counted import Counted, Counts
+from fednode.cache.wrappers.counter import Tally
+from fednode.cache.wrappers.loading import GuardSettings
+from fednode.cache.wrappers.stack import Wrapping, near, nested
+from fednode.cache.wrappers.tiered import ChangeFeed, TierOptions
 from fednode.errors import StoreError
 
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)

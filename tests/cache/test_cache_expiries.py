@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.cache.expiries import Expiries
+from fednode.cache.expiry_heap import Expiries
 
 ITEMS = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 9), st.sampled_from("abc")), max_size=30)
 

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from kit.clocks import FakeClock
 from kit.folders import failing, held, opened, value_files
 
-from fednode import files
-from fednode.cache import MISSING, Closed, FileBackend, Limits, StoreFull, UpdateLost, UpdateStore, WhenFull
-from fednode.cache.values import encode
+from fednode.cache import MISSING, Closed, FileBackend, Limits, StoreFull, WhenFull
+from fednode.cache.values.codec import encode
+from fednode.disk import atomic as files
 from fednode.errors import PeerFault, StoreError
+from fednode.stores import UpdateLost, UpdateStore
 
 MEGABYTES_3 = 3_000_000
 WHOLE = 120 + len(encode(b"sealed update"))
@@ -291,7 +292,8 @@ def in_a_process(script: str, *arguments: object) -> str:
 PREAMBLE = """
 import itertools, os, sys
 from pathlib import Path
-from fednode.cache import FileBackend, Limits, UpdateStore, WhenFull
+from fednode.cache import FileBackend, Limits, WhenFull
+from fednode.stores import UpdateStore
 from fednode.clock import SystemClock
 
 def opened(folder):

@@ -15,9 +15,10 @@ from kit.backend import ROOMY
 from kit.clocks import FakeClock
 from kit.folders import held, opened, value_files
 
-from fednode.cache import MISSING, FileBackend, Limits, StoreFull, TooLarge, WhenFull, values
-from fednode.cache.file_format import NUMBERS, Header
-from fednode.cache.values import encode, encode_counted
+from fednode.cache import MISSING, FileBackend, Limits, StoreFull, TooLarge, WhenFull
+from fednode.cache.files.format import NUMBERS, Header
+from fednode.cache.values import codec as values
+from fednode.cache.values.codec import encode, encode_counted
 from fednode.errors import StoreError
 
 FIXED = struct.Struct("<8sQddIQQB32s")
@@ -147,7 +148,7 @@ def test_a_value_that_was_counted_under_higher_limits_is_refused(
             backend.tune(Limits(9, 100, 5))
             return answer
 
-        monkeypatch.setattr("fednode.cache.file.encode_counted", tuned_meanwhile)
+        monkeypatch.setattr("fednode.cache.files.backend.encode_counted", tuned_meanwhile)
         with pytest.raises(TooLarge, match="6 bytes"):
             backend.set("key", b"123456", None)
         assert (backend.usage().refusals, value_files(tmp_path)) == (1, [])

@@ -14,7 +14,7 @@ from kit.folders import opened, value_files
 from kit.interrupts import after_every_depth, after_every_interrupt, nothing_held
 
 from fednode.cache import MISSING, FileBackend, Limits, WhenFull
-from fednode.cache.values import encode, size_of
+from fednode.cache.values.codec import encode, size_of
 
 # what was interrupted in a destructor has no caller to tell
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

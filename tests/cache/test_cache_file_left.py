@@ -12,8 +12,8 @@ import pytest
 from kit.clocks import FakeClock
 from kit.folders import failing, held, opened, value_files
 
-from fednode import files
 from fednode.cache import MISSING, FileBackend, Limits, WhenFull
+from fednode.disk import atomic as files
 from fednode.errors import StoreError
 
 
@@ -195,7 +195,7 @@ def test_a_write_that_failed_while_another_call_settled_is_looked_at_all_the_sam
         raise StoreError("the folder could not be made durable")
 
     monkeypatch.setattr(backend._book, "recount", recount_late)
-    monkeypatch.setattr("fednode.cache.file.write_whole", fail_once_written)
+    monkeypatch.setattr("fednode.cache.files.backend.write_whole", fail_once_written)
     with pytest.raises(StoreError, match="durable"):
         backend.set("key", b"new", None)
     reader.join()
@@ -223,7 +223,7 @@ def test_a_write_that_the_disk_refuses_costs_no_look_at_the_folder(
         looks[0] += 1
         return list_folder(path)
 
-    monkeypatch.setattr("fednode.cache.file.write_whole", refuse)
+    monkeypatch.setattr("fednode.cache.files.backend.write_whole", refuse)
     monkeypatch.setattr(Path, "iterdir", count)
     for key in ("key", "new", "key"):
         with pytest.raises(StoreError, match="no space"):

@@ -17,17 +17,17 @@ from kit.redis_server import RedisServer
 
 import fednode.cache
 from fednode.cache import MISSING, Closed, FileBackend, Limits, MemoryBackend, WhenFull
-from fednode.cache.chunked import Chunked
-from fednode.cache.counted import Counted
-from fednode.cache.flights import Flight, Flights, Writing
-from fednode.cache.forked import mend_after_fork
-from fednode.cache.guarded import Guarded, GuardSettings
-from fednode.cache.policies import Lru
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_feed import Changes
-from fednode.cache.redis_values import Lasting, RedisOptions
-from fednode.cache.tally import Tally
-from fednode.cache.tiered import Tiered, TierOptions
+from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.memory.policies import Lru
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.records import Lasting, RedisOptions
+from fednode.cache.redis.tracking import Changes
+from fednode.cache.wrappers.chunked import Chunked
+from fednode.cache.wrappers.counted import Counted
+from fednode.cache.wrappers.counter import Tally
+from fednode.cache.wrappers.loading import Guarded, GuardSettings
+from fednode.cache.wrappers.single_flight import Flight, Flights, Writing
+from fednode.cache.wrappers.tiered import Tiered, TierOptions
 from fednode.errors import StoreError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
@@ -269,7 +269,7 @@ def test_a_loader_that_forks_ends_in_both_processes() -> None:
 
 
 def test_what_is_forgotten_is_not_kept_for_the_sake_of_children() -> None:
-    from fednode.cache import forked
+    from fednode.cache import fork_safety as forked
 
     before = len(forked._alive)
     tallies = [Tally() for _ in range(50)]

@@ -15,8 +15,8 @@ from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend
 from fednode.cache.backend import StoreFull, TooLarge
-from fednode.cache.flights import Flight
-from fednode.cache.guarded import Guarded, GuardSettings, StillLoading, jittered
+from fednode.cache.wrappers.loading import Guarded, GuardSettings, StillLoading, jittered
+from fednode.cache.wrappers.single_flight import Flight
 from fednode.errors import ConfigError, StoreError
 
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)

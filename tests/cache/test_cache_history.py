@@ -14,7 +14,7 @@ from kit.history import EMPTY, Load, Register, Seen, hammer, outcomes, unexplain
 from kit.history_fakes import LockedDict, overlapping
 
 from fednode.cache import MISSING, CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull
-from fednode.cache.nest import Wrapping, nested
+from fednode.cache.wrappers.stack import Wrapping, nested
 
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)
 

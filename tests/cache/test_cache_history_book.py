@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fednode.cache import Limits, StoreFull
-from fednode.cache.redis_book import Book, Noted
+from fednode.cache.redis.index import Book, Noted
 
 
 def noted(size: int, generation: bytes) -> Noted:

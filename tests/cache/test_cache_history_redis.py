@@ -14,10 +14,10 @@ from kit.history_near import unexplained_near
 from kit.redis_server import RedisServer
 
 from fednode.cache import MISSING, Limits, MemoryBackend
-from fednode.cache.redis import LinkOptions
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_values import RedisOptions
-from fednode.cache.tiered import Tiered, TierOptions
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.records import RedisOptions
+from fednode.cache.wrappers.tiered import Tiered, TierOptions
 
 LIMITS = Limits(1_000, 1 << 20, 1 << 16)
 # hours by the test's clock, seconds by the server's: what expires is what the test's clock says, on any machine

@@ -9,11 +9,11 @@ from kit.clocks import FakeClock
 from kit.interrupts import after_every_depth, after_every_interrupt, interrupted, nothing_held
 
 from fednode.cache import MISSING, Limits, MemoryBackend
-from fednode.cache.counted import Counted
-from fednode.cache.flights import Flight, Flights, Writing
-from fednode.cache.guarded import Guarded, GuardSettings
-from fednode.cache.policies import POLICIES
-from fednode.cache.tally import Tally
+from fednode.cache.memory.policies import POLICIES
+from fednode.cache.wrappers.counted import Counted
+from fednode.cache.wrappers.counter import Tally
+from fednode.cache.wrappers.loading import Guarded, GuardSettings
+from fednode.cache.wrappers.single_flight import Flight, Flights, Writing
 
 SMALL = Limits(entries=12, total_bytes=4_000, value_bytes=400)
 HELD = {"old": b"o" * 100, "mortal": b"m" * 100, "also": [1, [2]], "other": b"x"}

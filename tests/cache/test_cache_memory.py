@@ -13,7 +13,7 @@ from kit.backend_machine import TIGHT, BackendMachine
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend, StoreFull, TooLarge, Usage, WhenFull
-from fednode.cache.policies import POLICIES
+from fednode.cache.memory.policies import POLICIES
 from fednode.errors import ConfigError
 
 SMALL = Limits(entries=3, total_bytes=10, value_bytes=6)

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fednode.cache.guarded import GuardSettings
-from fednode.cache.redis import LinkOptions
-from fednode.cache.redis_values import RedisOptions
-from fednode.cache.tiered import TierOptions
+from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.records import RedisOptions
+from fednode.cache.wrappers.loading import GuardSettings
+from fednode.cache.wrappers.tiered import TierOptions
 from fednode.errors import ConfigError
 
 OPTIONS: list[Callable[[object], object]] = [

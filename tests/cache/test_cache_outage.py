@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from kit.clocks import FakeClock
 
-from fednode.cache import Limits, MemoryBackend, ParameterStore, StoreFull, UpdateId, UpdateStore
+from fednode.cache import Limits, MemoryBackend, StoreFull
 from fednode.errors import StoreError
+from fednode.stores import ParameterStore, UpdateId, UpdateStore
 
 ROOMY = Limits(10_000, 1 << 24, 1 << 16)
 

@@ -14,20 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kit.clocks import FakeClock
 
-from fednode.cache import (
-    FileBackend,
-    Limits,
-    MemoryBackend,
-    ParameterStore,
-    StoreFull,
-    WhenFull,
-    parameter_limits,
-)
+from fednode.cache import FileBackend, Limits, MemoryBackend, StoreFull, WhenFull
 from fednode.cache.backend import Value
-from fednode.cache.manifests import Floats, travel_digest
 from fednode.errors import StoreError
 from fednode.protocol.chunks import CHUNK_VALUES, Outline
 from fednode.protocol.model import Layout
+from fednode.stores import ParameterStore, parameter_limits
+from fednode.stores.parameter_manifest import Floats, travel_digest
 
 
 def backend_of(total_bytes: int = 1 << 26) -> MemoryBackend:
@@ -249,7 +242,7 @@ def test_metadata_that_are_taken_are_read_again_as_they_were(metadata: dict[str,
 
 
 def test_what_another_thread_writes_into_an_array_meanwhile_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fednode.cache.parameters as module
+    import fednode.stores.parameters as module
 
     backend = backend_of()
     store = ParameterStore(backend, "model")

@@ -9,9 +9,10 @@ from kit.clocks import FakeClock
 from kit.interrupts import after_every_depth, after_every_interrupt, locks_of, nothing_held
 
 from fednode import wire
-from fednode.cache import FileBackend, Limits, MemoryBackend, ParameterStore, WhenFull
-from fednode.cache.manifests import Floats
+from fednode.cache import FileBackend, Limits, MemoryBackend, WhenFull
 from fednode.errors import StoreError
+from fednode.stores import ParameterStore
+from fednode.stores.parameter_manifest import Floats
 
 
 def one(value: float) -> dict[str, Floats]:

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from kit.clocks import FakeClock
 
-from fednode.cache import Limits, MemoryBackend, ParameterStore, StoreFull
+from fednode.cache import Limits, MemoryBackend, StoreFull
 from fednode.cache.backend import Value
 from fednode.errors import StoreError
+from fednode.stores import ParameterStore
 
 KEEP = 2
 NAMES = ("a", "b", "c")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.cache.pieces import HEAD_BYTES, MAX_PIECES, Damaged, Manifest, check_piece_bytes, cut, encoded_limit
+from fednode.cache.values.pieces import HEAD_BYTES, MAX_PIECES, Damaged, Manifest, check_piece_bytes, cut, encoded_limit
 
 GENERATION = bytes(range(16))
 FIXED = struct.Struct("<8sQIId16s")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.cache.policies import POLICIES, Adaptive, Hybrid, Lfu, Lru, Policy, S3Fifo, policy_maker
+from fednode.cache.memory.policies import POLICIES, Adaptive, Hybrid, Lfu, Lru, Policy, S3Fifo, policy_maker
 from fednode.errors import ConfigError
 
 Step = tuple[str, int]

@@ -13,8 +13,8 @@ from kit.clocks import FakeClock
 from kit.redis_server import RedisServer
 
 from fednode.cache import Limits
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_values import RedisOptions
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.records import RedisOptions
 
 
 @pytest.fixture(scope="module")

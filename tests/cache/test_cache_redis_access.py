@@ -16,13 +16,13 @@ from kit.clocks import FakeClock
 from kit.redis_server import Authority, RedisServer, free_port
 
 from fednode.cache import Limits
-from fednode.cache import redis as redis_door
-from fednode.cache.redis import LinkOptions
-from fednode.cache.redis_address import Names, RedisAddress, TlsFiles
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_check import check_no_eviction
-from fednode.cache.redis_values import RedisOptions
-from fednode.cache.tiered import Tiered
+from fednode.cache.redis.address import Names, RedisAddress, TlsFiles
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.client import client as redis_door
+from fednode.cache.redis.eviction_check import check_no_eviction
+from fednode.cache.redis.records import RedisOptions
+from fednode.cache.wrappers.tiered import Tiered
 from fednode.errors import ConfigError, StoreError
 
 SECRET = "s3cret/of:ours"

@@ -11,16 +11,17 @@ import redis
 from kit.clocks import FakeClock
 from kit.redis_server import RedisServer
 
-from fednode.cache import MISSING, Limits, StoreFull, UpdateStore
+from fednode.cache import MISSING, Limits, StoreFull
 from fednode.cache.lost import PinLost
-from fednode.cache.pieces import HEAD_BYTES
-from fednode.cache.redis import Link, LinkOptions
-from fednode.cache.redis_address import Names, RedisAddress
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_exchange import Exchanges
-from fednode.cache.redis_values import RedisOptions
+from fednode.cache.redis.address import Names, RedisAddress
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.client import Link, LinkOptions
+from fednode.cache.redis.connections import Exchanges
+from fednode.cache.redis.records import RedisOptions
+from fednode.cache.values.pieces import HEAD_BYTES
 from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
+from fednode.stores import UpdateStore
 
 BIG = bytes(range(256)) * 80
 PIECES = 2_000
@@ -160,8 +161,8 @@ class DyingLink(Link):
 def test_a_writer_that_dies_leaves_the_old_value_or_the_new_one(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, old: Any
 ) -> None:
-    monkeypatch.setattr("fednode.cache.redis_values._RUN_BYTES", 4 * PIECES)
-    monkeypatch.setattr("fednode.cache.redis_backend.Link", DyingLink)
+    monkeypatch.setattr("fednode.cache.redis.records._RUN_BYTES", 4 * PIECES)
+    monkeypatch.setattr("fednode.cache.redis.backend.Link", DyingLink)
     seen = []
     for point in range(10):
         DyingLink.dies_at = math.inf

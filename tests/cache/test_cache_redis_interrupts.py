@@ -13,10 +13,10 @@ from kit.interrupts import after_every_depth, interrupted, nothing_held
 from kit.redis_server import RedisServer
 
 from fednode.cache import MISSING, Limits
-from fednode.cache.redis import LinkOptions
-from fednode.cache.redis_address import RedisAddress
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_values import RedisOptions
+from fednode.cache.redis.address import RedisAddress
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.records import RedisOptions
 
 # what was interrupted in a destructor has no caller to tell
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -115,7 +115,7 @@ def check_settled(server: RedisServer, world: World, may_be: dict[str, tuple[obj
 def test_clear_that_was_cut_short_leaves_whole_values_or_none_and_no_lost_pin(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, cut_short: Any
 ) -> None:
-    monkeypatch.setattr("fednode.cache.redis_backend._STRIPES", 3)
+    monkeypatch.setattr("fednode.cache.redis.backend._STRIPES", 3)
     for world in cut_short(lambda: made(server), lambda world: world.backend.clear()):
         nothing_held(world.backend)
         found = {key: world.backend.get(key) for key in ("other", "pinned")}

@@ -18,8 +18,8 @@ from kit.smallrun import small_settings
 
 from fednode.assemble.planning import Plan, plan_run
 from fednode.assemble.stores import Stores, open_stores
-from fednode.cache.redis import Link, LinkOptions
-from fednode.cache.redis_lease import LEASE_SECONDS, Lease, sweep_dead
+from fednode.cache.redis.client import Link, LinkOptions
+from fednode.cache.redis.lease import LEASE_SECONDS, Lease, sweep_dead
 from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
 
@@ -169,7 +169,7 @@ def test_a_server_that_comes_back_has_the_lease_again(server: RedisServer, link:
 def test_a_run_whose_keys_could_not_be_removed_leaves_them_to_the_next(
     server: RedisServer, plan: Plan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from fednode.cache.redis_backend import RedisBackend
+    from fednode.cache.redis.backend import RedisBackend
 
     def fail(_: object) -> None:
         raise StoreError("no answer")
@@ -191,7 +191,7 @@ def test_a_sweep_that_fails_does_not_keep_a_run_from_starting(
     def fail(*_: object) -> None:
         raise StoreError("not allowed")
 
-    monkeypatch.setattr("fednode.cache.redis_lease.sweep_dead", fail)
+    monkeypatch.setattr("fednode.cache.redis.lease.sweep_dead", fail)
     with ExitStack() as stack:
         filled(started(stack, plan, "run"))
     assert "may stay on the cache server: not allowed" in caplog.text

@@ -11,15 +11,16 @@ import pytest
 from kit.clocks import FakeClock
 from kit.redis_server import RedisServer
 
-from fednode.cache import MISSING, Limits, ParameterStore, StoreFull, TooLarge, UpdateStore
+from fednode.cache import MISSING, Limits, StoreFull, TooLarge
 from fednode.cache.lost import PinLost
-from fednode.cache.redis import Link, LinkOptions
-from fednode.cache.redis_address import Names
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_lease import Lease
-from fednode.cache.redis_values import RedisOptions
+from fednode.cache.redis.address import Names
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.client import Link, LinkOptions
+from fednode.cache.redis.lease import Lease
+from fednode.cache.redis.records import RedisOptions
 from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
+from fednode.stores import ParameterStore, UpdateStore
 
 BIG = bytes(range(256)) * 80
 PIECES = 2_000
@@ -260,7 +261,7 @@ def test_tuned_limits_refuse_what_is_new_and_keep_what_is_there(server: RedisSer
 
 
 def test_what_was_written_and_cannot_be_understood_is_a_miss_and_no_damage(server: RedisServer) -> None:
-    from fednode.cache.pieces import cut, key_bytes
+    from fednode.cache.values.pieces import cut, key_bytes
 
     record = cut(key_bytes("key"), b"FNv9 of a later version", 1_000, bytes(16)).record
     server.client().set(Names("ns").record("key"), record)

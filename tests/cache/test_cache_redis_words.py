@@ -8,18 +8,10 @@ import pytest
 from kit.clocks import FakeClock
 from kit.redis_server import RedisServer
 
-from fednode.cache import (
-    Closed,
-    Limits,
-    LinkOptions,
-    ParameterStore,
-    RedisBackend,
-    RedisOptions,
-    UpdateLost,
-    UpdateStore,
-)
-from fednode.cache.redis_address import Names
+from fednode.cache import Closed, Limits, LinkOptions, RedisBackend, RedisOptions
+from fednode.cache.redis.address import Names
 from fednode.errors import StoreError
+from fednode.stores import ParameterStore, UpdateLost, UpdateStore
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
-from fednode.cache.flights import Flights, Writing
+from fednode.cache.wrappers.single_flight import Flights, Writing
 
 KEYS = [f"key {number}" for number in range(200)]
 

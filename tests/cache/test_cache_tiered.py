@@ -13,11 +13,11 @@ from kit.redis_server import RedisServer
 
 from fednode.cache import MISSING, Closed, Limits, MemoryBackend, Missing
 from fednode.cache.backend import Value
-from fednode.cache.redis import LinkOptions
-from fednode.cache.redis_backend import RedisBackend
-from fednode.cache.redis_feed import Changes
-from fednode.cache.redis_values import Lasting, RedisOptions
-from fednode.cache.tiered import Tiered, TierOptions
+from fednode.cache.redis.backend import RedisBackend
+from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.records import Lasting, RedisOptions
+from fednode.cache.redis.tracking import Changes
+from fednode.cache.wrappers.tiered import Tiered, TierOptions
 from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
 

@@ -7,7 +7,7 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
-from fednode.cache.redis_book import Book, Noted
+from fednode.cache.redis.index import Book, Noted
 from fednode.errors import StoreError
 from fednode.live import limit_knobs
 

@@ -9,24 +9,12 @@ from typing import Any
 import pytest
 from kit.clocks import FakeClock
 
-from fednode.cache import (
-    MISSING,
-    Limits,
-    MemoryBackend,
-    Missing,
-    PinOwner,
-    StoreFull,
-    TooLarge,
-    UpdateId,
-    UpdateLost,
-    UpdateStore,
-    UpdateUsage,
-    WhenFull,
-)
+from fednode.cache import MISSING, Limits, MemoryBackend, Missing, StoreFull, TooLarge, WhenFull
 from fednode.cache.backend import Value
 from fednode.cache.lost import PinLost
-from fednode.cache.policies import POLICIES
+from fednode.cache.memory.policies import POLICIES
 from fednode.errors import PeerFault, StoreError
+from fednode.stores import PinOwner, UpdateId, UpdateLost, UpdateStore, UpdateUsage
 
 
 def backend_of(entries: int = 100, total_bytes: int = 1_000, value_bytes: int = 100) -> MemoryBackend:

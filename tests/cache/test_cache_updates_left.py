@@ -10,23 +10,11 @@ from kit.children import held_elsewhere, in_a_child
 from kit.clocks import FakeClock
 from kit.interrupts import after_every_depth, after_every_interrupt, locks_of, nothing_held
 
-from fednode.cache import (
-    MISSING,
-    FileBackend,
-    Limits,
-    MemoryBackend,
-    Missing,
-    PinOwner,
-    StoreFull,
-    UpdateId,
-    UpdateLost,
-    UpdateStore,
-    UpdateUsage,
-    WhenFull,
-)
+from fednode.cache import MISSING, FileBackend, Limits, MemoryBackend, Missing, StoreFull, WhenFull
 from fednode.cache.backend import Value
 from fednode.cache.lost import PinLost
 from fednode.errors import PeerFault, StoreError
+from fednode.stores import PinOwner, UpdateId, UpdateLost, UpdateStore, UpdateUsage
 
 
 def test_a_store_made_anew_knows_what_an_earlier_one_left_and_a_new_task_frees_it(tmp_path: Path) -> None:

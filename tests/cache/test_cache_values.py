@@ -17,9 +17,10 @@ from hypothesis.extra import numpy as hnp
 from kit.backend import same
 from kit.interrupts import after_every_depth
 
-from fednode.cache import TooLarge, owned
-from fednode.cache.owned import DEPTH, NODES
-from fednode.cache.values import Undecodable, decode, encode, encode_counted, freeze, size_of, thaw
+from fednode.cache import TooLarge
+from fednode.cache.values.codec import Undecodable, decode, encode, encode_counted, freeze, size_of, thaw
+from fednode.cache.values.codec import freeze as owned
+from fednode.cache.values.freeze import DEPTH, NODES
 
 DTYPES = [
     "m8",
@@ -347,7 +348,9 @@ def test_changed_bytes_decode_to_a_value_or_not_at_all(value: Any, data: st.Data
 
 
 def test_the_cache_alone_does_not_import_torch() -> None:
-    code = "import sys; from fednode.cache.values import *; decode(encode([1, b'2'])); print('torch' in sys.modules)"
+    code = (
+        "import sys; from fednode.cache.values.codec import *; decode(encode([1, b'2'])); print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -356,7 +359,7 @@ def _read_where(prepare: str) -> str:
     """What a process says that reads tensors after `prepare`."""
     code = f"""
 import sys
-from fednode.cache.values import decode
+from fednode.cache.values.codec import decode
 data = bytes.fromhex({encode([torch.arange(6.0).reshape(2, 3), True]).hex()!r})
 {prepare}
 try:

@@ -12,10 +12,10 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
-from fednode.cache.nest import Nested, nested
+from fednode.cache.wrappers.stack import Nested, nested
 from fednode.cli import main
 from fednode.live import SOCKET_NAME, LiveView, StoreView, Tuned, guard_knobs, memory_knobs
-from fednode.live.stores import Extras
+from fednode.live.stats import Extras
 
 LIMITS = Limits(entries=200, total_bytes=4 << 20, value_bytes=1 << 20)
 Told = tuple[int, str, str]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fednode.assemble.cache_place import cache_warnings, kept_where
+from fednode.assemble.cache_location import cache_warnings, kept_where
 from fednode.cli import main
 from fednode.settings import resolve
 

@@ -7,7 +7,7 @@ import pytest
 
 from fednode.cli import main
 from fednode.errors import PeerFault
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
 
 
 def mode(path):

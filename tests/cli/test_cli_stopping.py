@@ -3,7 +3,7 @@
 import signal
 import threading
 
-from fednode.cli.stopping import stop_on_interrupt
+from fednode.cli.signals import stop_on_interrupt
 from fednode.observer import SilentObserver, StopFlag
 
 

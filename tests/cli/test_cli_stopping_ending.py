@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fednode.cli.stopping import stop_on_interrupt
+from fednode.cli.signals import stop_on_interrupt
 from fednode.observer import StopFlag
 
 

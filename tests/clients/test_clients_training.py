@@ -5,9 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError
-from fednode_clients.local_dp import record_gradients
-from fednode_clients.models import accuracy, linear_head, load_vector, parameter_count, predict, to_vector, travelling
-from fednode_clients.training import clip_scales, clipped_gradient_sum
+from fednode_clients.training.gradients import clip_scales, clipped_gradient_sum
+from fednode_clients.training.models import (
+    accuracy,
+    linear_head,
+    load_vector,
+    parameter_count,
+    predict,
+    to_vector,
+    travelling,
+)
+from fednode_clients.training.opacus_gradients import record_gradients
 
 
 def head(dimension=6, classes=4, seed=0):

@@ -13,8 +13,8 @@ from kit.plainsum import InsecurePlainSum
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SumParams, SystemRng, Tampered, WrongAnswer, WrongParameters, plan, scheme
-from fednode_crypto.bfv_opening import _Opening, _read_answer
-from fednode_crypto.bfv_setting import setting
+from fednode_crypto.bfv.context import setting
+from fednode_crypto.bfv.opening import _Opening, _read_answer
 from fednode_crypto.encoding import from_bytes, to_bytes
 from fednode_crypto.hazmat.lagrange import cleared, lagrange
 

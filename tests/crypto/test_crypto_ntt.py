@@ -11,7 +11,7 @@ from fednode_crypto.hazmat.modular import is_prime, largest_primes, minimal_root
 from fednode_crypto.hazmat.moduli import moduli
 from fednode_crypto.hazmat.ntt import Ring, ring
 from fednode_crypto.hazmat.uniform import public_polynomial, ternary, uniform_rows
-from fednode_crypto.ring_params import PRIME_BITS
+from fednode_crypto.ring.params import PRIME_BITS
 
 
 def small_ring(degree: int, bits: tuple[int, ...]) -> Ring:

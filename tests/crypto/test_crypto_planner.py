@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fednode_crypto import Demand, SumParams, WrongParameters, noise_tail, plan
-from fednode_crypto.bfv_planner import budget
+from fednode_crypto.bfv.planner import budget
 
 DEMAND = Demand(dimension=20_500, summands=20, value_bound=406_872_060, holders=5, threshold=4)
 PARAMS = plan("bfv", DEMAND)
@@ -49,7 +49,7 @@ def test_largest_and_smallest_demands_have_a_plan() -> None:
 
 
 def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fednode_crypto.bfv_planner.LARGEST_MODULUS_BITS", {8192: 109})
+    monkeypatch.setattr("fednode_crypto.bfv.planner.LARGEST_MODULUS_BITS", {8192: 109})
     with pytest.raises(WrongParameters, match="20 updates with 4 of 5 holders"):
         plan("bfv", DEMAND)
     monkeypatch.undo()

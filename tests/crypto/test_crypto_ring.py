@@ -28,9 +28,9 @@ from fednode_crypto.encoding import from_bytes, to_bytes
 from fednode_crypto.hazmat import ring_kernels
 from fednode_crypto.hazmat.ring import mask_block
 from fednode_crypto.noise import discrete_gaussian
-from fednode_crypto.ring_params import MASK_VARIANCE, RingParams
-from fednode_crypto.ring_planner import candidates
-from fednode_crypto.ring_setting import public_keys, setting
+from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.params import MASK_VARIANCE, RingParams
+from fednode_crypto.ring.planner import candidates
 
 RING = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=1_000, summands=6, value_bound=600_000, holders=5, threshold=4))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fednode_crypto import Demand, SumParams, WrongParameters, noise_tail, plan
 from fednode_crypto.hazmat.modular import is_prime
 from fednode_crypto.params import LARGEST_MODULUS_BITS
-from fednode_crypto.ring_params import MASK_VARIANCE
+from fednode_crypto.ring.params import MASK_VARIANCE
 
 HUNDRED = Demand(dimension=1_000_000, summands=100, value_bound=204_800, holders=5, threshold=4)
 PARAMS = plan("ring", HUNDRED)
@@ -78,7 +78,7 @@ def test_largest_and_smallest_demands_have_a_plan() -> None:
 
 
 def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fednode_crypto.ring_planner.PRIME_BITS", {})
+    monkeypatch.setattr("fednode_crypto.ring.planner.PRIME_BITS", {})
     with pytest.raises(WrongParameters, match="100 updates with 4 of 5 holders"):
         plan("ring", HUNDRED)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.committee import TASK, keyed
 
 from fednode_crypto import Demand, plan, scheme
-from fednode_crypto.bfv_setting import common_polynomial, setting
+from fednode_crypto.bfv.context import common_polynomial, setting
 from fednode_crypto.hazmat.seal_bytes import Field, bytes_field, close_seal, only, open_seal, read_fields, write_fields
 from fednode_crypto.hazmat.tenseal_bfv import Shape, public_context, toolbox
 

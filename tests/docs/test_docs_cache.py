@@ -9,7 +9,7 @@ from kit.redis_server import RedisServer, free_port
 
 import fednode.cache
 from fednode.cache import Limits, MemoryBackend, RedisAddress, RedisBackend, RedisOptions, near
-from fednode.cache.redis_lease import namespace_of
+from fednode.cache.redis.lease import namespace_of
 from fednode.clock import SystemClock
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/cache.md").read_text(encoding="utf-8")

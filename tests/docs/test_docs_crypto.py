@@ -18,8 +18,8 @@ from fednode_crypto.hazmat.lagrange import amplification, cleared, lagrange, lif
 from fednode_crypto.hazmat.modular import is_prime, seal_primes
 from fednode_crypto.noise import sampler_error
 from fednode_crypto.planner import SMUDGING_BITS, TASK_DRAWS, Demand, noise_tail, plan
-from fednode_crypto.ring_params import MASK_VARIANCE, PRIME_BITS, RingParams
-from fednode_crypto.ring_planner import candidates
+from fednode_crypto.ring.params import MASK_VARIANCE, PRIME_BITS, RingParams
+from fednode_crypto.ring.planner import candidates
 from scripts import security_estimate as estimate
 
 ROOT = Path(__file__).resolve().parents[2]

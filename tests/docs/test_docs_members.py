@@ -16,8 +16,8 @@ from fednode.observer import SilentObserver, StopFlag
 from fednode.reports import parse_report
 from fednode.settings import RunSettings, resolve
 from fednode_clients.app import build_app
-from fednode_clients.consent import Limits
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.limits import Limits
 from fednode_clients.membership import Parts
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messa
 
 
 def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
-    from fednode.assemble.running import run_inproc
+    from fednode.assemble.inprocess_run import run_inproc
 
     app = shown(CLIENT)["app"]
     monkeypatch.setattr("fednode_clients.app.build_app", lambda _parts: app)

@@ -50,7 +50,7 @@ def test_every_file_and_function_that_is_named_exists(document):
 
 
 def test_the_search_for_names_finds_what_is_not_there():
-    body = parsed(ROOT / "fednode/driver/rounds.py").body
+    body = parsed(ROOT / "fednode/driver/round_run.py").body
     assert is_defined(body, ["RoundRun", "_charge"]) and is_defined(body, ["RoundRun"])
     assert not is_defined(body, ["RoundRun", "_discharge"]) and not is_defined(body, ["_charge"])
     assert PLACE.findall("see `fednode/round.py: Round.handle` and `docs/walk.md`, not `Round.handle`") == [

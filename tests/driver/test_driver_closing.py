@@ -6,7 +6,7 @@ from kit import cohort as kit
 from kit.cohort import TASK, FakeCohort, Size, opened_sum
 
 from fednode.driver import Request
-from fednode.driver.closing import PATIENCE
+from fednode.driver.steps.close import PATIENCE
 from fednode.errors import StoreError
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import TaskCard, ask_frame, close_request, frame_kind, key_request
@@ -259,7 +259,7 @@ def test_a_holder_on_a_full_disk_destroys_its_key_all_the_same(cohort, monkeypat
 
     def conduct(cohort, name, request):
         with monkeypatch.context() as disk:
-            disk.setattr("fednode_clients.keyfolder.write_whole", full)
+            disk.setattr("fednode_clients.keyfolder.folder.write_whole", full)
             return [cohort.speak(name, request)]
 
     for name in cohort.size.holder_names:
@@ -279,7 +279,7 @@ def dying(monkeypatch, place):
 
     def conduct(cohort, name, request):
         with monkeypatch.context() as last, pytest.raises(Killed):
-            last.setattr(f"fednode_clients.shares.{place}", dead)
+            last.setattr(f"fednode_clients.holder.box_store.{place}", dead)
             cohort.speak(name, request)
         cohort.restart(name)
         assert secrets_of(cohort, name)[1] > 0

@@ -8,7 +8,7 @@ from kit.cohort import FakeCohort, Size, opened_sum
 from fednode.errors import BudgetExhausted, Interrupted, OpeningRejected, StoreError, TooFewHolders
 from fednode.privacy.journal import Journal
 from fednode.protocol.envelope import Envelope
-from fednode_clients.consent import Limits
+from fednode_clients.limits import Limits
 from fednode_crypto import scheme
 
 

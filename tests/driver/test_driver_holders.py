@@ -10,7 +10,7 @@ from kit.plainsum import InsecureBoxedSum
 
 from fednode.aggregate import Fold
 from fednode.driver import Reply, Request
-from fednode.driver.opening import combine_answers
+from fednode.driver.steps.open import combine_answers
 from fednode.errors import OpeningRejected, TooFewHolders
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Envelope, Topic

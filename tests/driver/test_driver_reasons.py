@@ -10,12 +10,12 @@ from kit.cohort import FakeCohort, Size
 
 from fednode.cache import StoreFull
 from fednode.driver import Reply
-from fednode.driver.asking import in_words, read_answer
-from fednode.driver.tally import Tally
+from fednode.driver.query import in_words, read_answer
+from fednode.driver.round_log import Tally
 from fednode.errors import PeerFault, StoreError, TooFewHolders
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import topic_of
 
 BFV, RING = Size(clients=5), Size(clients=5, holders=5, threshold=4, dimension=50, scheme="ring")

@@ -18,7 +18,7 @@ from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import ask_frame, frame_kind
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, GridChannel, Seen, accuracy_record, initial_record, named_arrays
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.cohort import FakeCohort, Size, opened_sum, silent
 
-from fednode.committee import least_threshold
+from fednode.members import least_threshold
 from fednode_crypto import scheme
 
 VECTORS = st.sampled_from(["zero", "tiny", "some", "full"])

@@ -9,9 +9,9 @@ from kit.plainsum import InsecurePlainSum
 from kit.smallrun import report_of, small_settings
 
 import fednode
-from fednode.assemble import running, session
-from fednode.assemble.running import Inside, run_inproc
-from fednode.cache import ParameterStore, UpdateStore
+from fednode.assemble import inprocess_run as running
+from fednode.assemble import session
+from fednode.assemble.inprocess_run import Inside, run_inproc
 from fednode.driver import driver, holders
 from fednode.driver.downloads import Download, Downloads
 from fednode.errors import FednodeError, PeerFault, StoreError
@@ -23,6 +23,7 @@ from fednode.privacy.journal import Journal
 from fednode.reports import parse_report
 from fednode.reports.markup import Markup
 from fednode.server import GridChannel
+from fednode.stores import ParameterStore, UpdateStore
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
 SOURCES = Path(fednode.__file__).parent

@@ -10,7 +10,7 @@ from kit.insecure import InsecureRng
 from kit.redis_server import Authority, RedisServer, free_port
 from kit.smallrun import report_of, small_run, small_settings
 
-from fednode.assemble.running import Inside, run_inproc
+from fednode.assemble.inprocess_run import Inside, run_inproc
 from fednode.errors import ConfigError, StoreError
 from fednode.live import SOCKET_NAME, LiveNode
 from fednode.observer import SilentObserver, StopFlag

@@ -7,10 +7,10 @@ import pytest
 from kit.plainsum import InsecurePlainSum
 from kit.smallrun import InsecureLiar, report_of, small_run, small_settings
 
-from fednode.assemble import running
+from fednode.assemble import inprocess_run as running
 from fednode.assemble.flower_app import main, to_run_config
+from fednode.assemble.inprocess_run import Inside, RunResult, run_config, run_inproc
 from fednode.assemble.planning import plan_run
-from fednode.assemble.running import Inside, RunResult, run_config, run_inproc
 from fednode.clock import SystemClock
 from fednode.errors import (
     BudgetExhausted,
@@ -22,14 +22,14 @@ from fednode.errors import (
     TooFewSurvivors,
 )
 from fednode.inproc import InProcGrid, run_in_process
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.observer import SilentObserver, StopFlag
 from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
 from fednode.reports.markup import Markup
 from fednode.server import GridChannel, build_server_app
 from fednode_clients.app import build_app
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import Parts
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())

@@ -2,7 +2,7 @@
 
 from kit.smallrun import InsecureLiar, report_of, small_run
 
-from fednode.assemble.running import Inside
+from fednode.assemble.inprocess_run import Inside
 from fednode.clock import SystemClock
 from fednode.privacy import Ledger
 from fednode.privacy.budget import Budget

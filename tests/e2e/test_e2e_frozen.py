@@ -7,19 +7,20 @@ from flwr.clientapp import ClientApp
 from kit.smallrun import report_of, small_run
 
 from fednode.assemble.enrolment import enrol_simulation
-from fednode.cache import Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull, parameter_limits
+from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
 from fednode.driver import Node, Task
 from fednode.inproc import InProcGrid
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
+from fednode.protocol.headroom import sum_room
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind
-from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, initial_record, named_arrays
+from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.membership import Members, Parts
 from fednode_clients.mods import clip_of, gradient_sum, place_of, privacy_mods
 from fednode_crypto import Demand, plan, scheme

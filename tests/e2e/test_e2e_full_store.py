@@ -5,11 +5,12 @@ from kit.plainsum import InsecurePlainSum
 from kit.smallrun import report_of, small_run
 
 from fednode.assemble import session
-from fednode.assemble.running import Inside
-from fednode.cache import StoreFull, UpdateStore
+from fednode.assemble.inprocess_run import Inside
+from fednode.cache import StoreFull
 from fednode.reports import parse_report, summary_rows
 from fednode.reports.tables import trouble_rows
 from fednode.round import MOST_ASKS
+from fednode.stores import UpdateStore
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fednode.assemble.held import held_at, held_folder
+from fednode.disk.locked_folder import held_at, held_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
 

@@ -12,22 +12,22 @@ import pytest
 from kit.plainsum import InsecurePlainSum
 from kit.smallrun import small_run
 
-from fednode.assemble import held
-from fednode.assemble.held import held_folder, sweep_unheld
-from fednode.assemble.running import KEYS, Inside
+from fednode.assemble.inprocess_run import KEYS, Inside
+from fednode.disk import locked_folder as held
+from fednode.disk.locked_folder import held_folder, sweep_unheld
 from fednode.errors import StoreError
 from fednode.reports.markup import Markup
 
 HOLDING = f"""
 import sys
-from fednode.assemble.held import held_folder
+from fednode.disk.locked_folder import held_folder
 with held_folder({KEYS!r}) as folder:
     (folder / "client-1").mkdir()
     (folder / "client-1" / "identity.json").write_text("a key")
     print(folder, flush=True)
     sys.stdin.read()
 """
-SWEEPING = f"from fednode.assemble.held import sweep_unheld; sweep_unheld({KEYS!r})"
+SWEEPING = f"from fednode.disk.locked_folder import sweep_unheld; sweep_unheld({KEYS!r})"
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--pid", "--mount-proc", "--fork"]
 
 

@@ -8,11 +8,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fednode.assemble.enrolment import enrol_simulation
-from fednode.cache import Limits, MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
 from fednode.driver import Node, Task
 from fednode.inproc import InProcGrid
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.model import Layout
@@ -20,9 +20,10 @@ from fednode.protocol.requests import frame_kind
 from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, accuracy_record, initial_record, named_arrays
+from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.membership import Members, Parts
 from fednode_clients.mods import clip_of, gradient_sum, place_of, privacy_mods
-from fednode_clients.training import clipped_gradient_sum
+from fednode_clients.training.gradients import clipped_gradient_sum
 from fednode_crypto import Demand, noise_tail, plan, scheme
 
 CLIENTS, HOLDERS, RECORDS = 3, 2, 20

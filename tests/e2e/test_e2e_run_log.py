@@ -6,7 +6,7 @@ import pytest
 from kit.plainsum import InsecurePlainSum
 from kit.smallrun import small_run
 
-from fednode.assemble.running import Inside, logging_to
+from fednode.assemble.inprocess_run import Inside, logging_to
 from fednode.reports.markup import Markup
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())

@@ -9,7 +9,7 @@ from kit.plainsum import InsecureBoxedSum, InsecurePlainSum
 from kit.smallrun import report_of, small_run
 from safetensors.numpy import load_file
 
-from fednode.assemble.running import Inside
+from fednode.assemble.inprocess_run import Inside
 from fednode_crypto import scheme
 
 

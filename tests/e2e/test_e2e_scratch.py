@@ -12,7 +12,7 @@ from kit.smallrun import small_settings
 from fednode.assemble import flower_engine
 from fednode.assemble.flower_app import _keys
 from fednode.assemble.flower_engine import SCRATCH
-from fednode.assemble.held import held_at, held_folder, sweep_unheld
+from fednode.disk.locked_folder import held_at, held_folder, sweep_unheld
 from fednode.errors import ConfigError, StoreError
 from fednode_clients.membership import Place, key_folder, make_private, shared_root
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode import files
+from fednode.disk import atomic as files
+from fednode.disk.atomic import append_line
 from fednode.errors import StoreError
-from fednode.files import append_line
 
 LINES = st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), min_size=1, max_size=6)
 HALF_A_LINE = """
 import resource, sys
 from pathlib import Path
 from fednode.errors import StoreError
-from fednode.files import append_line
+from fednode.disk.atomic import append_line
 path, room = Path(sys.argv[1]), int(sys.argv[2])
 append_line(path, b"first")
 resource.setrlimit(resource.RLIMIT_FSIZE, (6 + room, 6 + room))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode import files
+from fednode.disk import atomic as files
+from fednode.disk.atomic import write_whole
 from fednode.errors import StoreError
-from fednode.files import write_whole
 
 FULL = Path("/dev/full")
 
@@ -97,7 +97,7 @@ def test_a_name_that_no_disk_takes_is_an_error(tmp_path):
 def test_a_disk_that_takes_only_a_part_leaves_the_old_file_and_nothing_else(tmp_path):
     (tmp_path / "x").write_bytes(b"old")
     said = under_a_file_size_limit(
-        "from pathlib import Path\nfrom fednode.errors import StoreError\nfrom fednode.files import write_whole\n"
+        "from pathlib import Path\nfrom fednode.errors import StoreError\nfrom fednode.disk.atomic import write_whole\n"
         "for name in ('x', 'new'):\n"
         "    for size in (101, 100_000):\n"
         "        try:\n            write_whole(Path(sys.argv[1]) / name, bytes(size))\n"

@@ -18,7 +18,7 @@ from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import read_spec, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import digest
-from fednode_clients.consent import Limits
+from fednode_clients.limits import Limits
 from fednode_crypto import SealedSum, scheme
 
 MOST = 1 << 26

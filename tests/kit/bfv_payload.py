@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto import Rng
-from fednode_crypto.bfv_keys import BfvKey
-from fednode_crypto.bfv_params import BfvParams
-from fednode_crypto.bfv_setting import common_polynomial, setting
+from fednode_crypto.bfv.context import common_polynomial, setting
+from fednode_crypto.bfv.keys import BfvKey
+from fednode_crypto.bfv.params import BfvParams
 from fednode_crypto.encoding import to_bytes
 from fednode_crypto.hazmat.modular import bit_reversed
 from fednode_crypto.hazmat.uniform import ternary

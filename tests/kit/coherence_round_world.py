@@ -27,8 +27,8 @@ from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.copies import CopyRoom
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.client.model_copy import CopyRoom
+from fednode_clients.keyfolder.folder import KeyFolder
 
 TASK = "task"
 ARRAYS = ("w", "ice")

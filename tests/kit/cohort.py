@@ -18,24 +18,25 @@ from numpy.typing import NDArray
 
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits as CacheLimits
-from fednode.cache import MemoryBackend, ParameterStore, UpdateStore, WhenFull
+from fednode.cache import MemoryBackend, WhenFull
 from fednode.driver import Driver, Node, Reply, Request, Task
 from fednode.errors import PeerFault, StoreError
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import Basis, Layout
 from fednode.protocol.requests import frame_kind, read_key_request, read_spec
 from fednode.protocol.spec import RoundSpec, Terms
-from fednode_clients.client import Client
-from fednode_clients.consent import Limits
-from fednode_clients.holder import Holder
-from fednode_clients.keyfolder import KeyFolder
+from fednode.stores import ParameterStore, UpdateStore
+from fednode_clients.client.client import Client
+from fednode_clients.holder.holder import Holder
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.limits import Limits
 from fednode_clients.membership import Members, Parts, Place, storage_fault
 from fednode_crypto import Demand, Rng, Sealing, SumParams, SumScheme, noise_tail, plan
 from fednode_crypto import scheme as real_scheme
-from fednode_crypto.scheme import JointKey
+from fednode_crypto.interfaces import JointKey
 
 TASK = "task-1"
 

@@ -10,7 +10,7 @@ from kit.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import BoxedScheme, KeyedScheme, SealedSum, Sealing, SumParams, SumScheme
-from fednode_crypto.scheme import Contribution, HolderShare, JointKey, Sealer
+from fednode_crypto.interfaces import Contribution, HolderShare, JointKey, Sealer
 
 TASK = b"task 7, cohort 1f"
 CONTEXT = b"task 7, round 3"

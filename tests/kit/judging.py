@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fednode.protocol.model import Basis
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.client import Client
+from fednode_clients.client.client import Client
 
 
 def judge(client: Client, spec: RoundSpec, parts: Mapping[str, bytes] | None = None) -> bytes | None:

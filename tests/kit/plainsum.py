@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto import NotEnoughShares, Overflow, Rng, Sealing, SumParams, Tampered, WrongAnswer
+from fednode_crypto.interfaces import Contribution, HolderShare, JointKey, SealedSum, Sealer
 from fednode_crypto.packing import checked_values
-from fednode_crypto.scheme import Contribution, HolderShare, JointKey, SealedSum, Sealer
 
 _COUNT = 4
 _TAG = 32

@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fednode.cache.redis_address import RedisAddress, TlsFiles
+from fednode.cache.redis.address import RedisAddress, TlsFiles
 
 
 def required() -> str:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from kit.plainsum import InsecurePlainSum
 
-from fednode.assemble.running import Inside, RunResult, run_inproc
+from fednode.assemble.inprocess_run import Inside, RunResult, run_inproc
 from fednode.observer import SilentObserver, StopFlag
 from fednode.settings import RunSettings
 from fednode_crypto import Rng, SumParams
-from fednode_crypto.scheme import HolderShare
+from fednode_crypto.interfaces import HolderShare
 
 _WORDS = {"card": "card bank lost", "pay": "pay money bill", "parcel": "parcel box late"}
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
-from fednode.cache.nest import Nested, nested
+from fednode.cache.wrappers.stack import Nested, nested
 from fednode.errors import ConfigError, DataError, PeerFault, StoreError
 from fednode.live import Knob, StoreStats, StoreView, Tuned, guard_knobs, limit_knobs, memory_knobs
-from fednode.live.answering import Answers
-from fednode.live.contents import file_of
+from fednode.live.export import file_of
+from fednode.live.handlers import Answers
 from fednode.live.messages import MOST_ANSWERED, PIECE, line, parsed, raise_refusal
-from fednode.live.stores import Extras
+from fednode.live.stats import Extras
 
 ROOMY = Limits(entries=5_000, total_bytes=8 << 20, value_bytes=4 << 20)
 

@@ -12,9 +12,10 @@ import pytest
 
 from fednode.cli import main
 from fednode.errors import DataError
-from fednode.live import LiveNode, StoreStats, exposition, place
+from fednode.live import LiveNode, StoreStats, exposition
+from fednode.live import unix_socket as place
 from fednode.live.messages import MOST_ANSWERED, PIECE, line
-from fednode.live.words import visible
+from fednode.live.render import visible
 
 VALUE = bytes(range(200))
 EVIL = "evil\x1b[2J\x07\n\u202e\x9b\ud800"

@@ -13,9 +13,10 @@ from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
 from fednode.errors import ConfigError, DataError, StoreError
-from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_runs, place
+from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_runs
+from fednode.live import unix_socket as place
 from fednode.live.messages import MOST_ANSWERED, MOST_ASKED, parsed
-from fednode.live.serving import _MOST
+from fednode.live.server import _MOST
 
 ROOMY = Limits(entries=10_000, total_bytes=32 << 20, value_bytes=8 << 20)
 

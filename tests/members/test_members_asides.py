@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fednode_clients import asides
-from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.retiring import retire
-from fednode_clients.turns import alone
+from fednode_clients.keyfolder import temp_files as asides
+from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.retire import retire
 from fednode_crypto.identity import SigningKey
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 from kit.cohort import TASK, FakeCohort, Size
 
-from fednode.driver.ceremony import agree_on_key
+from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import KeyParts, TaskCard, ask_frame
 from fednode.wire import join_parts, split_parts
-from fednode_clients.client import Client
-from fednode_clients.consent import Limits
-from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.record import RECORD_HEAD
-from fednode_clients.tasks import verified_card
+from fednode_clients.client.client import Client
+from fednode_clients.keyfolder.audit_log import RECORD_HEAD
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.tasks import verified_card
+from fednode_clients.limits import Limits
 from fednode_crypto import SystemRng, WrongParameters, scheme
 from fednode_crypto.identity import SigningKey
 

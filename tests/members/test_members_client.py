@@ -8,15 +8,15 @@ from kit.cohort import TASK, FakeCohort, FakeSum, Size
 from kit.insecure import InsecureRng
 from kit.judging import judge
 
-from fednode import files
-from fednode.driver.ceremony import agree_on_key
+from fednode.disk import atomic as files
+from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import model_digest
 from fednode.protocol.requests import ask_frame
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.client import Client
-from fednode_clients.consent import Limits
+from fednode_clients.client.client import Client
+from fednode_clients.limits import Limits
 from fednode_crypto import scheme
 
 MODEL = model_digest({"w": np.zeros(5, dtype=np.float32)})

@@ -15,8 +15,8 @@ from fednode.protocol.model import Basis, Layout
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import RoundSpec
-from fednode_clients import copies
-from fednode_clients.copies import Copy, CopyRoom
+from fednode_clients.client import model_copy as copies
+from fednode_clients.client.model_copy import Copy, CopyRoom
 
 SIZE = Size(clients=3, holders=3)
 

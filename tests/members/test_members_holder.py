@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from kit.cohort import TASK, FakeCohort, Size
 
-from fednode import files
-from fednode.driver.ceremony import AgreedKey, agree_on_key
+from fednode.disk import atomic as files
+from fednode.driver.steps.ceremony import AgreedKey, agree_on_key
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import MAX_REQUEST, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.consent import Limits
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.limits import Limits
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from fednode.errors import ConfigError, StoreError
-from fednode_clients.keyfolder import PUBLIC_KIND, SECRET_KIND, KeyFolder
+from fednode_clients.keyfolder.folder import PUBLIC_KIND, SECRET_KIND, KeyFolder
 from fednode_crypto.identity import SigningKey, open_box, seal_box
 
 ROOT = SigningKey.generate().public

@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 from kit.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
 
-from fednode.driver.ceremony import agree_on_key
+from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Envelope
@@ -15,9 +15,9 @@ from fednode.protocol.model import Layout, model_digest
 from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.records import arrays_of, frame_of, to_arrays, to_content
-from fednode_clients.consent import Limits
-from fednode_clients.copies import CopyRoom
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.client.model_copy import CopyRoom
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.limits import Limits
 from fednode_clients.membership import Members, Parts, Place, key_folder, member_name
 from fednode_clients.mods import asked_frame, clip_of, consent, gradient_sum, privacy_mods, read_sum, sealing
 from fednode_crypto.identity import SigningKey
@@ -279,7 +279,7 @@ def test_a_member_without_the_memory_refuses_and_goes_on(stage, monkeypatch):
     for envelope in (Envelope.from_bytes(frame, 0) for frame in frames):
         assert reason_of(envelope) == "member-memory" and envelope.head.task == "unreadable"
     with monkeypatch.context() as small:
-        small.setattr("fednode_clients.client.seal", spent)
+        small.setattr("fednode_clients.client.client.seal", spent)
         assert reason_of(stage.run(stage.message(), honest)) == "member-memory"
     assert stage.run(stage.message(), honest).head.kind == "update"
 
@@ -370,7 +370,7 @@ def test_a_disk_that_fails_while_a_model_is_kept(tmp_path, monkeypatch):
 
 
 def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
-    monkeypatch.setattr("fednode_clients.client.alone", full_disk)
+    monkeypatch.setattr("fednode_clients.client.client.alone", full_disk)
     assert reason_of(stage.run(stage.message(), honest)) == "member-storage"
 
 

@@ -13,7 +13,7 @@ from kit.plainsum import InsecureSealer
 
 from fednode.protocol.spec import RoundSpec
 from fednode.protocol.values import Bounded, Noised
-from fednode_clients.private import add_noise, bound, round_to_grid, seal
+from fednode_clients.client.privatise import add_noise, bound, round_to_grid, seal
 from fednode_crypto import Overflow
 
 TERMS = Size().terms()
@@ -193,9 +193,9 @@ def test_a_value_out_of_bound_is_an_overflow_and_is_not_clamped():
 
 PATH = """
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.private import ClippedSum, add_noise, bound, seal
+from fednode_clients.client.privatise import ClippedSum, add_noise, bound, seal
 from fednode_crypto import Rng
-from fednode_crypto.scheme import Sealer
+from fednode_crypto.interfaces import Sealer
 
 
 def send(total: ClippedSum, spec: RoundSpec, sealer: Sealer, rng: Rng) -> bytes:

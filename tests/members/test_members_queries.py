@@ -19,8 +19,8 @@ from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import frame_kind, key_request
 from fednode.wire import MAX_DEPTH, join_parts, split_parts
+from fednode_clients.keyfolder.audit_log import RECORD_HEAD
 from fednode_clients.membership import storage_fault, topic_of
-from fednode_clients.record import RECORD_HEAD
 
 PREFIX = struct.Struct("<2sBBIQ")
 MOST = 1 << 26
@@ -192,7 +192,9 @@ def refused(cohort, name, frame):
     return detail
 
 
-@pytest.mark.parametrize("broken", ["os.fsync", "fednode_clients.turns.os.open", "fednode.files.os.open"])
+@pytest.mark.parametrize(
+    "broken", ["os.fsync", "fednode_clients.keyfolder.exclusive.os.open", "fednode.disk.atomic.os.open"]
+)
 def test_a_full_disk_is_a_refusal_that_says_so_and_not_where_the_keys_are(fresh, monkeypatch, caplog, broken):
     frame = key_request(TASK, 2)
     with monkeypatch.context() as patched:

@@ -15,8 +15,8 @@ from fednode.driver import Request
 from fednode.errors import StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import read_roster, read_spec, roster_part, spec_frame
-from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.record import RECORD_HEAD, head_of, lags
+from fednode_clients.keyfolder.audit_log import RECORD_HEAD, head_of, lags
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey
 
 ROOT = SigningKey.generate().public

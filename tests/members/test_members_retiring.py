@@ -9,8 +9,8 @@ from kit.cohort import TASK, FakeCohort, Size
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import TaskCard, ask_frame, key_request
-from fednode_clients.keyfolder import KeyFolder
-from fednode_clients.retiring import Retired, retire
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.retire import Retired, retire
 from fednode_crypto.identity import SigningKey
 
 SIZES = {"bfv": Size(clients=3, holders=3), "ring": Size(clients=3, holders=3, dimension=4, scheme="ring")}

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from kit.cohort import TASK, FakeCohort, Size
 
-from fednode.driver.ceremony import agree_on_key
+from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.requests import TaskCard, ask_frame
-from fednode_clients.consent import Limits
-from fednode_clients.keyfolder import KeyFolder
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.retire import retire
+from fednode_clients.limits import Limits
 from fednode_clients.membership import Members, Parts, Place
-from fednode_clients.retiring import retire
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kit.members import small_sum
 
-from fednode.protocol.known import known_vector
+from fednode.protocol.key_check import known_vector
 
 SMALL = small_sum()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from fednode.names import member_names
+from fednode.members import member_names
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from kit.clocks import FakeClock
 
 from fednode.assemble.claims import ONE_LIE
 from fednode.assemble.planning import plan_run
-from fednode.assemble.recording import run_record
+from fednode.assemble.report_facts import run_record
 from fednode.assemble.session import Session, Tools
 from fednode.errors import FednodeError, TooFewSurvivors
 from fednode.live import Tuned

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.names import member_names
+from fednode.members import member_names
 from fednode.settings import Fault, RunSettings, parse_fault
 from fednode.settings.faults import ROLE_OF
 

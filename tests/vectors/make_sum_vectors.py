@@ -18,8 +18,8 @@ from kit.insecure import InsecureRng
 from fednode_crypto import Demand, Sealing, SumParams, plan, scheme
 from fednode_crypto.errors import CryptoError
 from fednode_crypto.hazmat.ring import mask_block
-from fednode_crypto.ring_setting import public_keys, setting
-from fednode_crypto.scheme import WrongAnswer
+from fednode_crypto.interfaces import WrongAnswer
+from fednode_crypto.ring.context import public_keys, setting
 
 HERE = Path(__file__).parent
 CONTEXT = bytes(range(32))

@@ -18,8 +18,8 @@ from fednode.clock import SkippingClock
 from fednode.driver import Driver, Task
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
+from fednode.protocol.headroom import sum_room
 from fednode.protocol.model import Layout
-from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
 from fednode_crypto import Demand, plan
 

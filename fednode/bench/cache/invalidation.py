@@ -14,7 +14,7 @@ from typing import Any, Final
 from fednode.bench.cache.sharer import ECHO, PARCEL, REPLY, receive, send
 from fednode.bench.cache.windows import Side, answer, in_turn
 from fednode.cache.coherence import RoundDirectory
-from fednode.cache.coherence.rounds import Parcel, pack
+from fednode.cache.coherence.round_directory import Parcel, pack
 from fednode.clock import Clock, SystemClock
 
 BATCH: Final = "a batch of 64 keys"

@@ -5,9 +5,9 @@ from random import Random
 from typing import Final
 
 from fednode.cache import Limits, MemoryBackend
-from fednode.cache.counted import Counted
-from fednode.cache.nest import nested
-from fednode.cache.policies import policy_maker
+from fednode.cache.memory.policies import policy_maker
+from fednode.cache.wrappers.counted import Counted
+from fednode.cache.wrappers.stack import nested
 from fednode.clock import Clock
 
 TTL: Final = 3_600.0

@@ -11,8 +11,9 @@ from random import Random
 from typing import Any, Final
 
 from fednode.bench.cache import stores
-from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend, StoreFull, UpdateLost, UpdateStore
-from fednode.cache.policies import POLICIES
+from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend, StoreFull
+from fednode.cache.memory.policies import POLICIES
+from fednode.stores import UpdateLost, UpdateStore
 
 ROOM: Final = (1.5, 1.05)
 CLIENTS: Final = 200

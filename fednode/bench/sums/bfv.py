@@ -7,8 +7,8 @@ from fednode.bench.timing import Stopwatch
 from fednode.bench.worker import peak_bytes
 from fednode.clock import SystemClock
 from fednode_crypto import Demand, SumParams, SystemRng, plan
-from fednode_crypto.bfv import Bfv
-from fednode_crypto.bfv_keys import BfvKey, BfvShare
+from fednode_crypto.bfv.keys import BfvKey, BfvShare
+from fednode_crypto.bfv.scheme import Bfv
 
 _TASK: Final = b"fednode bench"
 

@@ -18,11 +18,11 @@ from fednode.clock import SkippingClock, SystemClock
 from fednode.driver import Driver, Request, Task
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
+from fednode.protocol.headroom import sum_room
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind
-from fednode.protocol.room import sum_room
 from fednode.protocol.spec import Terms
-from fednode_clients.record import RECORD_HEAD
+from fednode_clients.keyfolder.audit_log import RECORD_HEAD
 from fednode_crypto import Demand, plan
 
 _TASK: Final = "confirm"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SumParams, SystemRng, plan
 from fednode_crypto.errors import CryptoError
-from fednode_crypto.ring import RingMask
-from fednode_crypto.scheme import SealedSum
+from fednode_crypto.interfaces import SealedSum
+from fednode_crypto.ring.scheme import RingMask
 
 MOST_CLIENTS: Final = 6
 DIMENSIONS: Final = (1, 2, 7, 64, 500)

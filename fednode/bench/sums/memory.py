@@ -9,7 +9,7 @@ from fednode.bench.sums.cases import HOLDERS, Case
 from fednode.bench.sums.uploads import Upload, planned, upload_file
 from fednode.bench.worker import peak_bytes
 from fednode_crypto import SumParams
-from fednode_crypto.ring import RingMask
+from fednode_crypto.ring.scheme import RingMask
 
 
 def work(asked: dict[str, Any]) -> dict[str, Any]:

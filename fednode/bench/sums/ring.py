@@ -18,7 +18,7 @@ from fednode.bench.worker import peak_bytes
 from fednode.clock import SystemClock
 from fednode_crypto import SumParams, SystemRng
 from fednode_crypto.identity import BoxKey, open_box
-from fednode_crypto.ring import RingMask
+from fednode_crypto.ring.scheme import RingMask
 
 
 def work(asked: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fednode.bench.sums.cases import HOLDERS, LARGEST_VALUE, THRESHOLD, Case, some_values
 from fednode_crypto import Demand, Sealing, SumParams, SystemRng, plan
 from fednode_crypto.identity import BoxKey, BoxPublicKey, SigningKey, VerifyKey, seal_box
-from fednode_crypto.ring import RingMask
+from fednode_crypto.ring.scheme import RingMask
 
 SPEC: Final = hashlib.sha256(b"fednode bench: the digest of a round's specification").digest()
 DOMAIN: Final = b"bench-upload"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fednode.cache.policies import POLICIES
+from fednode.cache.memory.policies import POLICIES
 
 REFERENCE: Final = "lru"
 """What all others are compared with."""

@@ -7,7 +7,7 @@ needs of it: one writer, many clients, batches.
 from fednode.cache.coherence.agent import Agent, AgentTurn
 from fednode.cache.coherence.directory import Commit, Directory, DirectoryTurn
 from fednode.cache.coherence.messages import Channel, State, Terms, Want
-from fednode.cache.coherence.rounds import Copies, Parcel, RoundDirectory, too_old
+from fednode.cache.coherence.round_directory import Copies, Parcel, RoundDirectory, too_old
 
 __all__ = [
     "Agent",

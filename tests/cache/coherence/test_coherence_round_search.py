@@ -13,7 +13,7 @@ from kit.coherence_round_search import Trouble, search_rounds
 from fednode.cache.coherence import RoundDirectory
 from fednode.driver.downloads import Downloads
 from fednode.protocol.chunks import Outline
-from fednode_clients.copies import CopyRoom, _assembled
+from fednode_clients.client.model_copy import CopyRoom, _assembled
 
 
 @pytest.mark.parametrize("name", ROUNDS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from fednode.cache.coherence import Copies, Parcel, RoundDirectory, too_old
-from fednode.cache.coherence.rounds import pack
+from fednode.cache.coherence.round_directory import pack
 from fednode.errors import PeerFault
 
 KEYS = ("a", "b", "c", "d", "e")

@@ -1,0 +1,214 @@
+"""A client's copy of the model: the last one that it checked, so that only what changed has to come down.
+
+Whatever the node sends or leaves out, the digest of the whole model decides: a copy is used only where it is what the
+round's spec names, or where the task allows an older one and the holders vouch that it was everybody's.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.errors import PeerFault
+from fednode.protocol.chunks import Outline, chunks_of
+from fednode.protocol.model import Basis
+from fednode.protocol.openings import opened_by
+from fednode.protocol.requests import TaskCard
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import pack, unpack
+from fednode_clients.keyfolder.folder import KeyFolder
+
+_INDEX = "copy"
+Chunks: TypeAlias = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A whole model whose digest is that of `basis`, checked in the `round` of `task` whose spec has the digest `spec`.
+
+    Arrays are float32, read-only.
+    """
+
+    task: str
+    round: int
+    spec: bytes
+    basis: Basis
+    outline: Outline
+    arrays: Mapping[str, NDArray[np.float32]] = field(repr=False)
+
+    @property
+    def trained(self) -> dict[str, NDArray[np.float32]]:
+        """The arrays that are trained, in order."""
+        return {name: self.arrays[name] for name in self.outline.trained.names}
+
+    @property
+    def frozen(self) -> dict[str, NDArray[np.float32]]:
+        """The arrays that are not."""
+        return {name: self.arrays[name] for name in self.outline.frozen.names}
+
+
+class CopyRoom:
+    """Room for one copy: a node that names many models or tasks makes this client hold no more.
+
+    In memory; and in the key folder where that can save a download, since Flower may start a process for each message.
+    """
+
+    def __init__(self, folder: KeyFolder) -> None:
+        self._folder = folder
+        self._copy: Copy | None = None
+        self._on_disk: Copy | None = None
+
+    def take(self, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> Copy:
+        """The model to train from: what came, and what was held already.
+
+        Raises `PeerFault`: "missing-chunks" where these do not make the round's model, so that all of it has to be
+        sent; "another-model" where all of it was sent and is another; "unknown-chunk", "wrong-shape", "malformed".
+        """
+        outline = Outline.from_bytes(parts.get("model", b""))
+        if outline.trained.dimension != spec.sum_params.dimension:
+            raise PeerFault(
+                "wrong-shape", f"{outline.trained.dimension} trained values, the sum is of {spec.sum_params.dimension}"
+            )
+        _check(outline, chunks)
+        held = self._held(spec.task)
+        if held is not None and not chunks and _may_lag(held, card, spec, parts) and held.outline == outline:
+            return held
+        arrays = _assembled(outline, chunks, {} if held is None else held.arrays)
+        if outline.digest(arrays) != spec.model_digest:
+            if len(chunks) == len(outline.chunks()):
+                raise PeerFault("another-model", "the arrays are not those that the round names")
+            raise PeerFault("missing-chunks", "what was sent does not make the round's model with what I hold")
+        basis = Basis(spec.model_version, spec.model_digest)
+        copy = Copy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
+        self._keep(copy, spec.terms.staleness)
+        return copy
+
+    def _held(self, task: str) -> Copy | None:
+        if self._copy is None or self._copy.task != task:
+            self._copy = self._on_disk = self._recalled(task)
+        return self._copy
+
+    # --- on disk
+
+    def _keep(self, copy: Copy, staleness: int) -> None:
+        self._copy = copy
+        # where every chunk changes in every round and none may be old, a copy on disk would never be used
+        if not (copy.outline.frozen.names or staleness):
+            return
+        before, listed = self._on_disk, self._listed()
+        self._on_disk = None
+        header = {
+            "task": copy.task,
+            "round": copy.round,
+            "spec": copy.spec.hex(),
+            "version": copy.basis.version,
+            "digest": copy.basis.digest.hex(),
+        }
+        index = pack(_INDEX, header, copy.outline.to_bytes())
+        if listed != copy.outline:
+            # no chunk lies here that the index does not name, whatever other models and tasks came before
+            self._drop_others(copy.outline, listed)
+            self._folder.put(_INDEX, index)
+        for chunk in copy.outline.chunks():
+            array = copy.arrays[chunk.array]
+            if before is None or before.task != copy.task or before.arrays.get(chunk.array) is not array:
+                flat = array.reshape(-1)[chunk.first : chunk.first + chunk.count]
+                self._folder.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
+        # every chunk is checked again when it is read: what a crash leaves in between is no copy
+        if listed == copy.outline:
+            self._folder.put(_INDEX, index)
+        self._on_disk = copy
+
+    def _listed(self) -> Outline | None:
+        """The model whose chunks may lie in the key folder, of whatever task."""
+        if self._on_disk is not None:
+            return self._on_disk.outline
+        try:
+            index = self._folder.get(_INDEX)
+            return None if index is None else Outline.from_bytes(unpack(_INDEX, index).body)
+        except PeerFault:
+            return None
+
+    def _drop_others(self, outline: Outline, listed: Outline | None) -> None:
+        kept = {chunk.id for chunk in outline.chunks()}
+        for chunk in () if listed is None else listed.chunks():
+            if chunk.id not in kept:
+                self._folder.drop(f"{_INDEX}/{chunk.id}")
+
+    def _recalled(self, task: str) -> Copy | None:
+        """The copy of this task in the key folder, if it is whole."""
+        index = self._folder.get(_INDEX)
+        if index is None:
+            return None
+        try:
+            frame = unpack(_INDEX, index)
+            fields = frame.header
+            basis = Basis(fields.integer("version", 0, 1 << 62), fields.octets("digest", 32))
+            outline = Outline.from_bytes(frame.body)
+            if fields.text("task") != task:
+                return None
+            found = {chunk.id: self._folder.get(f"{_INDEX}/{chunk.id}") for chunk in outline.chunks()}
+            chunks = {name: np.frombuffer(data, "<f4") for name, data in found.items() if data is not None}
+            _check(outline, chunks)
+            arrays = _assembled(outline, chunks, {})
+            spec, number = fields.octets("spec", 32), fields.integer("round", 0, 1 << 62)
+        except (PeerFault, ValueError):
+            return None
+        return Copy(task, number, spec, basis, outline, arrays) if outline.digest(arrays) == basis.digest else None
+
+
+def _check(outline: Outline, chunks: Chunks) -> None:
+    """Return if these are chunks of such a model, each of its own size. Raises `PeerFault`."""
+    places = {chunk.id: chunk for chunk in outline.chunks()}
+    for name, values in chunks.items():
+        if name not in places:
+            raise PeerFault("unknown-chunk", "a chunk came that the model does not have")
+        if values.dtype != np.float32 or values.shape != (places[name].count,):
+            raise PeerFault("wrong-shape", f"a chunk of {places[name].count} float32 values came as something else")
+
+
+def _assembled(outline: Outline, chunks: Chunks, held: Chunks) -> dict[str, NDArray[np.float32]]:
+    """Every array, from chunks that came and arrays that were held. Raises `PeerFault("missing-chunks")`.
+
+    Nothing is allocated before all of it is known to be there.
+    """
+    missing = [
+        chunk
+        for chunk in outline.chunks()
+        if chunk.id not in chunks
+        and (chunk.array not in held or held[chunk.array].shape != outline.shapes[chunk.array])
+    ]
+    if missing:
+        raise PeerFault("missing-chunks", f"{len(missing)} chunks were not sent and are not held")
+    return {name: _array(name, shape, chunks, held.get(name)) for name, shape in outline.shapes.items()}
+
+
+def _array(name: str, shape: tuple[int, ...], chunks: Chunks, held: NDArray[np.generic] | None) -> NDArray[np.float32]:
+    places = chunks_of(name, math.prod(shape))
+    came = [place for place in places if place.id in chunks]
+    if not came and held is not None:
+        return held.astype(np.float32, copy=False)
+    flat = np.empty(math.prod(shape), dtype=np.float32)
+    if len(came) < len(places) and held is not None:
+        flat[:] = held.reshape(-1)
+    for place in came:
+        flat[place.first : place.first + place.count] = chunks[place.id]
+    array = flat.reshape(shape)
+    array.flags.writeable = False
+    return array
+
+
+def _may_lag(held: Copy, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes]) -> bool:
+    """Whether the task lets this client train from an older copy, and holders vouch that it was not its alone.
+
+    Without their word a node could name a model of its own making to one client, and have its update counted in a
+    later round that everybody joins. Versions are the node's word; a round is opened once, so no more models came out
+    since than there were rounds.
+    """
+    most = spec.terms.staleness
+    if not (0 < spec.model_version - held.basis.version <= most and 0 < spec.round - held.round <= most):
+        return False
+    return len(opened_by(parts, card.cohort, spec.task, held.spec)) >= spec.sum_params.threshold

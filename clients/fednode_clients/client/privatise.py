@@ -1,0 +1,88 @@
+"""What happens to an update before it leaves: bound, round, noise, seal, in the one order that type-checks.
+
+Rounding: Kairouz, Liu, Steinke 2021 (arXiv 2102.06387), section 4.2, without the redraw: two neighbouring sums rounded
+with the same coins differ by at most clip + step * sqrt(d) in L2 norm, and that is what the ledger charges.
+"""
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.protocol.spec import RoundSpec, Terms
+from fednode.protocol.values import Bounded, Noised, Sealed
+from fednode_crypto import Overflow, Rng
+from fednode_crypto.interfaces import Sealer
+from fednode_crypto.noise import discrete_gaussian
+
+_ULP_GUARD = 1.0 - 2.0**-40
+
+
+class ClippedSum(Protocol):
+    """What training gives: a float64 sum [d] of records that were each clipped to `clip`."""
+
+    @property
+    def vector(self) -> NDArray[np.float64]:
+        """The sum."""
+        ...
+
+    @property
+    def clip(self) -> float:
+        """The L2 bound of one record."""
+        ...
+
+
+def bound(total: ClippedSum, terms: Terms) -> Bounded:
+    """The sum, projected onto the ball of radius clip * max_records.
+
+    Guarantee: one record moves the result by at most `clip`, since the projection onto a ball brings no two points
+    further apart. A client with more records than `max_records` is thereby heard with the weight of `max_records`.
+    Raises `ValueError` if the sum is not finite or was clipped to another bound: neither can come from
+    `clipped_gradient_sum` with these terms.
+    """
+    if not 0.0 < total.clip <= terms.clip:
+        raise ValueError(f"records were clipped to {total.clip}, the round is charged for {terms.clip}")
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(total.vector))
+    # a norm that overflows is as good as infinite: projecting it would give zero, far from its neighbours
+    if not math.isfinite(norm):
+        raise ValueError("the sum is not finite; a record that is not finite has to count as zero before it is added")
+    radius = terms.clip * terms.max_records
+    vector = total.vector if norm <= radius else total.vector * (radius / norm * _ULP_GUARD)
+    return Bounded(vector, terms.clip, terms.max_records)
+
+
+def round_to_grid(vector: NDArray[np.float64], grid_bits: int, rng: Rng) -> NDArray[np.int64]:
+    """Each coordinate in steps of 2^-grid_bits, rounded up or down at random so that its mean is right: int64 [d].
+
+    The coin has 53 bits: a coordinate's mean is right to 2^-53 of a step. Raises `Overflow` for a coordinate over 2^62
+    steps.
+    """
+    scaled = vector * 2.0**grid_bits
+    if np.abs(scaled).max(initial=0.0) >= 2.0**62:
+        raise Overflow("a coordinate does not fit 63 bits on this grid; choose a coarser one")
+    floor = np.floor(scaled)
+    coins = (rng.words(len(vector)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    rounded: NDArray[np.int64] = floor.astype(np.int64) + (coins < scaled - floor)
+    return rounded
+
+
+def add_noise(bounded: Bounded, terms: Terms, rng: Rng) -> Noised:
+    """Integers on the grid with this client's share of discrete Gaussian noise: nothing that is sent has none."""
+    values = round_to_grid(bounded.vector, terms.grid_bits, rng)
+    noise = discrete_gaussian(terms.local_variance, len(values), rng)
+    return Noised(values + noise, bounded.clip, terms.grid_bits, terms.local_variance)
+
+
+def seal(noised: Noised, spec: RoundSpec, sealer: Sealer, rng: Rng) -> Sealed:
+    """The payload for this round. Raises `Overflow` if a value is outside what the planner made room for: never
+    clamped."""
+    terms = spec.terms
+    if (noised.clip, noised.grid_bits, noised.variance) != (terms.clip, terms.grid_bits, terms.local_variance):
+        raise ValueError("the update was made under other terms than the round's")
+    if noised.values.shape != (spec.sum_params.dimension,):
+        raise ValueError(f"{noised.values.shape} values for a sum of {spec.sum_params.dimension}")
+    digest = spec.digest()
+    sealing = sealer.seal(noised.values, rng, digest)
+    return Sealed(sealing.payload, digest, sealing.shares)

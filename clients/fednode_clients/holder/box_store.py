@@ -1,0 +1,112 @@
+"""A holder's side of boxed shares: a key fresh for each round, the boxes that came for it, and the sum of what is in
+them.
+
+The key is destroyed with the boxes as soon as the round is opened or closed, or a later round gets its own: what was
+boxed for a round cannot be read afterwards, whoever gets the key folder.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fednode.errors import PeerFault
+from fednode.protocol.boxkeys import box_context, box_name
+from fednode.protocol.envelope import Signed
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import join_parts, split_parts
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.tasks import KnownTask
+from fednode_crypto import BoxedScheme, Tampered
+from fednode_crypto.identity import BoxKey, open_box
+
+_MOST_BOXES = 1 << 20
+_ROUND = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRoom:
+    """Where one holder keeps the key and the boxes of the round that is on; there is never more than one."""
+
+    folder: KeyFolder = field(repr=False)
+
+    def key(self, task: str, round_number: int) -> BoxKey:
+        """The key of this round: the same however often it is asked, a new one for a later round.
+
+        Raises `PeerFault`: "past-round" for a round before the one that has a key now, "round-closed" for one that had
+        a key which was destroyed.
+        """
+        kept = self.folder.get(f"box-key/{task}")
+        if kept is not None:
+            current = int.from_bytes(kept[:_ROUND], "little")
+            if current > round_number:
+                raise PeerFault("past-round", f"round {round_number} has no key any more, round {current} is on")
+            if current == round_number and len(kept) > _ROUND:
+                return BoxKey.from_private_bytes(kept[_ROUND:])
+            if current == round_number:
+                raise PeerFault("round-closed", f"the key of round {round_number} was destroyed: the round is over")
+        fresh = BoxKey.generate()
+        self.folder.drop(f"boxes/{task}")
+        self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
+        return fresh
+
+    def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
+        """Keep the boxes that open to a share, and return the names of the clients whose box does not.
+
+        Raises `PeerFault("bad-request")` if a box is not the one that its client signed: that is the node's doing.
+        """
+        digest, key, good, struck = spec.digest(), self._current(spec), {}, []
+        for signed in heads:
+            name = signed.head.sender
+            box = boxes.get(name, b"")
+            if signed.head.attached().get(box_name(known.me.point)) != hashlib.sha256(box).digest():
+                raise PeerFault("bad-request", f"the box of {name} is not the one that it signed")
+            try:
+                _scheme(known).check_share(spec.sum_params, open_box(key, box, box_context(digest, name, known.me)))
+                good[name] = box
+            except Tampered:
+                struck.append(name)
+        self.folder.put(f"boxes/{spec.task}", digest + join_parts(good))
+        return struck
+
+    def require(self, spec: RoundSpec, names: Iterable[str]) -> Mapping[str, bytes]:
+        """The boxes of this round, if there is a good one of each of these clients and the key to open them.
+
+        Raises `PeerFault("bad-request")`.
+        """
+        self._current(spec)
+        kept = self.folder.get(f"boxes/{spec.task}") or b""
+        if kept[:32] != spec.digest():
+            raise PeerFault("bad-request", "no boxes of this round are here")
+        boxes = split_parts(kept[32:], _MOST_BOXES)
+        missing = [name for name in names if name not in boxes]
+        if missing:
+            raise PeerFault("bad-request", f"there is no good box of {missing[0]}")
+        return boxes
+
+    def answer(self, known: KnownTask, spec: RoundSpec, names: Collection[str]) -> bytes:
+        """The sum of the shares of exactly these clients. Raises `PeerFault("bad-request")` if a box is not here."""
+        boxes, key, digest = self.require(spec, names), self._current(spec), spec.digest()
+        shares = (open_box(key, boxes[name], box_context(digest, name, known.me)) for name in names)
+        return _scheme(known).answer(spec.sum_params, shares)
+
+    def close(self, task: str, round_number: int) -> None:
+        """Destroy the key and the boxes of a round that was opened, or will not be; that it had a key stays known.
+
+        Harmless for any round but the one that has a key. A full disk does not keep either.
+        """
+        kept = self.folder.get(f"box-key/{task}")
+        if kept is not None and int.from_bytes(kept[:_ROUND], "little") == round_number:
+            self.folder.shorten(f"box-key/{task}", _ROUND)
+            self.folder.drop(f"boxes/{task}")
+
+    def _current(self, spec: RoundSpec) -> BoxKey:
+        kept = self.folder.get(f"box-key/{spec.task}") or b""
+        if len(kept) <= _ROUND or int.from_bytes(kept[:_ROUND], "little") != spec.round:
+            raise PeerFault("bad-request", f"round {spec.round} has no key here")
+        return BoxKey.from_private_bytes(kept[_ROUND:])
+
+
+def _scheme(known: KnownTask) -> BoxedScheme:
+    if not known.scheme.boxed:
+        raise PeerFault("unexpected", "this scheme has no boxes")
+    return known.scheme

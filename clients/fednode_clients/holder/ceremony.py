@@ -1,0 +1,182 @@
+"""A holder's side of the joint key: commit, reveal, join, and try the key on a known vector. Once a task, for keyed
+schemes."""
+
+from collections.abc import Callable, Mapping
+
+from fednode.errors import PeerFault, StoreError
+from fednode.protocol.envelope import Envelope, Topic
+from fednode.protocol.key_check import known_vector
+from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, read_ask, read_spec, share_context
+from fednode.protocol.spec import KEY_CHECK_ROUND
+from fednode.wire import join_parts, split_parts
+from fednode_clients.keyfolder.audit_log import damaged
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.tasks import (
+    KnownTask,
+    Schemes,
+    recalled_task,
+    scheme_of,
+    verified_card,
+    verified_task,
+)
+from fednode_crypto import CryptoError, KeyedScheme, Rng, Tampered
+from fednode_crypto.identity import open_box, seal_box
+from fednode_crypto.interfaces import Contribution, HolderShare
+
+
+class KeyMaker:
+    """Makes one holder's part of joint keys, and keeps its share of each in the key folder."""
+
+    def __init__(self, folder: KeyFolder, schemes: Schemes, rng: Rng, most_tasks: int) -> None:
+        self.folder, self._schemes, self._rng, self._most_tasks = folder, schemes, rng, most_tasks
+        self._known: dict[str, tuple[KnownTask, HolderShare]] = {}
+
+    def steps(self) -> Mapping[str, Callable[[bytes], Envelope]]:
+        """What answers which request."""
+        return {
+            "key-commit": self.commit,
+            "key-reveal": self.reveal,
+            "key-join": self.join,
+            "key-check": self.seal_known,
+        }
+
+    def commit(self, frame: bytes) -> Envelope:
+        """Draw a part of the joint key and commit to it: the same one however often it is asked."""
+        task, parts = read_ask("key-commit", frame)
+        card, me = verified_card(self.folder, task, parts)
+        if me.role != "holder":
+            raise PeerFault("not-a-holder", f"{self.folder.name} holds no keys")
+        if self.folder.get(f"share/{task}") is not None:
+            raise PeerFault("already-joined", f"{self.folder.name} has its share of the key of {task}")
+        wanted = join_parts(card.parts())
+        if self.folder.get(f"key-card/{task}") not in (None, wanted):
+            raise PeerFault("second-key", f"{task} has another cohort or other parameters already")
+        try:
+            mine = self._contribution(card)
+        except CryptoError as error:
+            raise PeerFault("bad-parameters", str(error)) from error
+        self.folder.put(f"key-card/{task}", wanted)
+        return self._write("key-commitment", task, mine.commitment)
+
+    def _contribution(self, card: TaskCard) -> Contribution:
+        scheme = keyed(card, self._schemes)
+        kept = self.folder.get(f"key-secret/{card.task}")
+        if kept is not None:
+            try:
+                return scheme.restore_contribution(card.sum_params, card.key_context(), kept)
+            except Tampered as error:
+                raise _damaged(self.folder, card.task) from error
+        point = card.cohort.member(self.folder.name).point
+        made = scheme.contribute(card.sum_params, card.key_context(), point, self._rng)
+        self.folder.admit(card.task, self._most_tasks)
+        self.folder.put(f"key-secret/{card.task}", made.private_bytes())
+        return made
+
+    def reveal(self, frame: bytes) -> Envelope:
+        """Show the part, now that all are committed, and box a share of its secret for each holder."""
+        task, parts = read_ask("key-reveal", frame)
+        card = self._card(task)
+        committed = KeyParts.from_parts(parts).verified(card)
+        if sorted(committed.commitments) != [holder.point for holder in card.cohort.holders]:
+            raise PeerFault("bad-key-part", "not every holder is committed yet")
+        heads = committed.commitments_digest()
+        if self.folder.get(f"key-heads/{task}") not in (None, heads):
+            raise PeerFault("second-key", f"{task} was revealed under other commitments")
+        self.folder.put(f"key-heads/{task}", heads)
+        mine = self._contribution(card)
+        if committed.commitments[card.cohort.member(self.folder.name).point].body != mine.commitment:
+            raise PeerFault("bad-key-part", "that is not what I committed to")
+        bundle = {"part": self._write("key-part", task, mine.reveal(), {"commitments": heads.hex()}).to_bytes()}
+        for holder in card.cohort.holders:
+            context = share_context(task, card.cohort, self.folder.name, holder.name)
+            box = seal_box(holder.box_key, mine.shares()[holder.point], context)
+            bundle[f"share-{holder.point}"] = self._write("key-share", task, box, {"to": holder.name}).to_bytes()
+        return self._write("key-bundle", task, join_parts(bundle))
+
+    def join(self, frame: bytes) -> Envelope:
+        """Check every part against its commitment, open the boxes, keep the share of the sum of all secrets."""
+        task, parts = read_ask("key-join", frame)
+        card = self._card(task)
+        known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts), self._most_tasks)
+        shares = {holder.point: self._share(card, holder.name, holder.point, parts) for holder in card.cohort.holders}
+        try:
+            share = keyed(card, self._schemes).join(card.sum_params, card.key_context(), shares)
+        except CryptoError as error:
+            raise PeerFault("bad-share", str(error)) from error
+        if self.folder.get(f"share/{task}") not in (None, share.private_bytes()):
+            raise PeerFault("second-key", f"{task} was joined with other shares")
+        self.folder.put(f"share/{task}", share.private_bytes())
+        self.folder.drop(f"key-secret/{task}")
+        self._known[task] = (known, share)
+        return self._write("key-joined", task, b"", {"key": known.key_digest().hex()})
+
+    def _share(self, card: TaskCard, name: str, point: int, parts: Mapping[str, bytes]) -> bytes:
+        label = f"share-{point}"
+        if label not in parts:
+            raise PeerFault("bad-share", f"the share of {name} is missing")
+        envelope = Envelope.from_bytes(parts[label], MAX_KEY_PART)
+        member = envelope.signed.verified(card.cohort)
+        head = envelope.head
+        if (member.name, head.kind, head.task) != (name, "key-share", card.task) or envelope.about.text(
+            "to"
+        ) != self.folder.name:
+            raise PeerFault("bad-share", f"{label} is not what {name} boxed for me")
+        try:
+            return open_box(
+                self.folder.box_key, envelope.body, share_context(card.task, card.cohort, name, self.folder.name)
+            )
+        except Tampered as error:
+            raise PeerFault("bad-share", f"the box of {name} does not open") from error
+
+    def seal_known(self, frame: bytes) -> Envelope:
+        """Seal the known vector under the new key, so that it is tried before a client trusts it."""
+        spec, _ = read_spec("key-check", frame)
+        known, _ = self.share(spec.task)
+        known.check(spec)
+        if spec.round != KEY_CHECK_ROUND:
+            raise PeerFault("not-a-client", "a holder sends no updates")
+        values = known_vector(spec.sum_params, known.card.key_context())
+        payload = known.scheme.sealer(spec.sum_params, known.key).seal(values, self._rng, spec.digest()).payload
+        return self.folder.signer.write("update", Topic(spec.task, spec.round, spec.digest()), payload)
+
+    def share(self, task: str) -> tuple[KnownTask, HolderShare]:
+        """The task and this holder's share of its key. Raises `PeerFault`: "unknown-task" if it never joined."""
+        self.folder.require_open(task)
+        if task not in self._known:
+            kept = self.folder.get(f"share/{task}")
+            if kept is None:
+                raise PeerFault("unknown-task", f"{self.folder.name} has no share of a key for {task}")
+            known = recalled_task(self.folder, self._schemes, task)
+            card, scheme = known.card, keyed(known.card, self._schemes)
+            try:
+                share = scheme.restore_share(card.sum_params, card.key_context(), kept)
+            except Tampered as error:
+                raise _damaged(self.folder, task) from error
+            self._known[task] = (known, share)
+        return self._known[task]
+
+    def _write(self, kind: str, task: str, body: bytes, about: Mapping[str, object] | None = None) -> Envelope:
+        return self.folder.signer.write(kind, Topic(task), body, about)
+
+    def _card(self, task: str) -> TaskCard:
+        self.folder.require_open(task)
+        kept = self.folder.get(f"key-card/{task}")
+        if kept is None:
+            raise PeerFault("unknown-task", f"{self.folder.name} was never asked to commit to {task}")
+        return TaskCard.from_parts(task, split_parts(kept, 2))
+
+
+def keyed(card: TaskCard, schemes: Schemes) -> KeyedScheme:
+    """The card's scheme, if it has a joint key. Raises `PeerFault("unexpected")`."""
+    scheme = scheme_of(card, schemes)
+    if scheme.boxed:
+        raise PeerFault("unexpected", f"scheme {card.sum_params.scheme} has no joint key")
+    return scheme
+
+
+def _damaged(folder: KeyFolder, task: str) -> StoreError:
+    return damaged(folder.path, f"the secret of {task} is damaged")
+
+
+def _without_shares(parts: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in parts.items() if name.startswith(("commitment-", "reveal-"))}

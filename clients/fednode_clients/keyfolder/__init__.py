@@ -1,0 +1,1 @@
+"""A member's folder on disk: keys, tasks, and the record of what it signed."""

@@ -1,0 +1,1 @@
+"""Clipped gradient sums of torch models."""

@@ -1,0 +1,154 @@
+"""What a client learned in a round: the sum of its records' cross-entropy gradients, each clipped on its own.
+
+Guarantee. With `neighbouring` meaning that one record's contribution is replaced by zero, the vectors of two
+neighbouring data sets differ by at most `clip` in L2 norm, floating-point error included. Each contribution is
+clipped to clip * (1 - 2^-20); what is kept back pays for rounding: of the norm, below 2^-21 relative, and of two
+float64 sums over up to 2^20 records, in blocks of 1,024 or fewer that are added with Kahan's compensation, below
+2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`. On Opacus' path a record's gradient is what the module computes in its
+own precision, and the guarantee takes it that the other records of a micro-batch do not change it: that is why layers
+that mix records are refused.
+
+    gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
+    gradient zero                                                    contributes zero
+    no records                                                       zeros, records = 0
+    shapes that do not fit, labels outside the model's classes       ValueError
+    a layer that mixes records, such as BatchNorm                    ConfigError
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode_clients.training.models import check_labels, parameter_count, to_vector, travelling
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[np.float64]
+Features = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+BLOCK = 1024
+MAX_RECORDS = 2**20
+_KEPT = 1.0 - 2.0**-20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientSum:
+    """`vector` float64 (d,) is private until it is noised; so are the counts of records, clipped and dropped ones."""
+
+    vector: Array = field(repr=False)
+    records: int = field(repr=False)
+    clip: float
+    clipped: int = field(repr=False)
+    dropped: int = field(repr=False)
+
+
+def clipped_gradient_sum(model: "torch.nn.Module", features: Features, labels: Labels, clip: float) -> GradientSum:
+    """Sum over records of the clipped gradient at the model's present parameters; see the module for the guarantee.
+
+    `features` is [n, ...] as the model takes it, `labels` int [n]. A plain `torch.nn.Linear` takes the closed form in
+    float64; any other module takes Opacus' grad sampler in micro-batches, in the module's own precision (dropout off).
+    The model is left as it was.
+    """
+    _check(features, labels, clip)
+    total = np.zeros(parameter_count(model), dtype=np.float64)
+    lost = np.zeros_like(total)
+    clipped = dropped = 0
+    if len(labels):
+        for block_sum, block_clipped, block_dropped in _blocks(model, features, labels, clip):
+            owed = block_sum - lost
+            grown = total + owed
+            lost = (grown - total) - owed
+            total = grown
+            clipped += block_clipped
+            dropped += block_dropped
+    return GradientSum(total, len(labels), clip, clipped, dropped)
+
+
+def clip_scales(norms: Array, clip: float) -> Array:
+    """What to multiply gradients of these L2 norms by, float64 (n,): 0 where the norm is not finite.
+
+    The scaled norm is never above `clip`: a norm above clip * (1 - 2^-20) is brought to that.
+    """
+    bound = clip * _KEPT
+    over = np.isfinite(norms) & (norms > bound)
+    scales = np.isfinite(norms).astype(np.float64)
+    np.divide(bound, norms, out=scales, where=over)
+    return scales
+
+
+def _blocks(
+    model: "torch.nn.Module", features: Features, labels: Labels, clip: float
+) -> Iterator[tuple[Array, int, int]]:
+    import torch
+
+    if type(model) is torch.nn.Linear and all(p.requires_grad for p in model.parameters()):
+        return _linear_blocks(model, features, labels, clip)
+    return _sampled_blocks(model, features, labels, clip)
+
+
+def _linear_blocks(
+    model: "torch.nn.Linear", features: Features, labels: Labels, clip: float
+) -> Iterator[tuple[Array, int, int]]:
+    """The gradient of record (x, y) is the outer product of r = softmax(Wx + b) - y and (x, 1): no need to form it."""
+    names = [name for name, _ in travelling(model)]
+    classes, dimension = model.weight.shape
+    _check_fit(features.shape, (len(labels), dimension), labels, classes)
+    flat = to_vector(model)
+    weight, bias = flat[: classes * dimension].reshape(classes, dimension), flat[classes * dimension :]
+    for start in range(0, len(labels), BLOCK):
+        x = features[start : start + BLOCK].astype(np.float64)
+        usable = np.isfinite(x).all(axis=1)
+        x[~usable] = 0.0
+        residual = _residuals(x @ weight.T + (bias if "bias" in names else 0.0), labels[start : start + BLOCK])
+        inputs = np.einsum("ij,ij->i", x, x) + ("bias" in names)
+        norms = np.sqrt(np.einsum("ij,ij->i", residual, residual)) * np.sqrt(inputs)
+        norms[~usable] = np.nan
+        scales = clip_scales(norms, clip)
+        residual = np.where(scales[:, None] > 0, residual, 0.0) * scales[:, None]
+        parts = [(residual.T @ x).ravel()] + ([residual.sum(axis=0)] if "bias" in names else [])
+        yield np.concatenate(parts), int((norms > clip).sum()), int((~np.isfinite(norms)).sum())
+
+
+def _sampled_blocks(
+    model: "torch.nn.Module", features: Features, labels: Labels, clip: float
+) -> Iterator[tuple[Array, int, int]]:
+    from fednode_clients.training.opacus_gradients import record_gradients
+
+    for gradients in record_gradients(model, features, labels):
+        usable = np.isfinite(gradients).all(axis=1)
+        gradients[~usable] = 0.0
+        norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
+        yield clip_scales(norms, clip) @ gradients, int((norms > clip).sum()), int((~usable).sum())
+
+
+def _residuals(scores: Array, labels: Labels) -> Array:
+    with np.errstate(invalid="ignore", over="ignore"):
+        residual: Array = np.exp(scores - scores.max(axis=1, keepdims=True))
+        residual /= residual.sum(axis=1, keepdims=True)
+    residual[np.arange(len(labels)), labels] -= 1.0
+    return residual
+
+
+def _check(features: Features, labels: Labels, clip: float) -> None:
+    if not (math.isfinite(clip) and clip > 0):
+        raise ValueError(f"clip is {clip}; it must be a positive number")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(f"labels are {labels.dtype} {labels.shape}; they must be integers, one for each record")
+    if features.ndim < 2 or features.dtype.kind != "f" or len(features) != len(labels):
+        raise ValueError(
+            f"features are {features.dtype} {features.shape} for {len(labels)} labels; give floating rows, one for each"
+        )
+    if len(labels) > MAX_RECORDS:
+        raise ValueError(f"{len(labels)} records; the bound on the sum is proven for up to {MAX_RECORDS}")
+
+
+def _check_fit(shape: tuple[int, ...], wanted: tuple[int, ...], labels: Labels, classes: int) -> None:
+    if shape != wanted:
+        raise ValueError(f"features have shape {shape}; the model takes {wanted}")
+    check_labels(labels, classes)

@@ -1,0 +1,1 @@
+"""Secure sum `bfv`: TenSEAL's BFV under a joint key that no dealer knows."""

@@ -1,0 +1,87 @@
+"""Scheme `ring`: exact sums under masks that add up as the updates do, at about the bytes of float32.
+
+A client seals m by c = a s + e + D m over Z_q[x] / (x^n + 1), with a fresh secret s and error e, both discrete
+Gaussian of width 6.4; everyone hashes `a` from the round's context. It Shamir-shares s, a few kilobytes whatever the
+model, among k holders. The node adds the c; each holder adds its shares over one roster; t answers give S, the sum of
+the s, and c - a S is D times the sum of the m, plus an error that rounds away.
+
+Guarantee: whoever has all payloads, fewer than t holders' shares, and answers for one roster a round, learns the sums
+of m, s and e over that roster and nothing else about honest clients, as long as two of them are in it, under ring-LWE
+of width 3.2 with n = 4096, log q = 109 or n = 8192, log q = 218: 128 bits as the HomomorphicEncryption.org table
+counts. The opened sums of s and e are hints, and from width 6.4 they leave 3.2 (Hint-MLWE): it takes Gaussian secrets,
+ternary ones have no such theorem. A node that lies about what it added gains nothing: an answer depends on the roster,
+not on the sum. `docs/crypto.md` has the argument, the estimates and the assumptions.
+Edge cases: the sum of one honest client is its update; answers for two rosters in one round, even fewer than t for
+each, can give both away (holders answer for the one that t of them signed); a payload of junk, or shares that do not
+belong to the payload, is found when the sum is opened, but not whose it was.
+
+Sources: Boneh, Lewi, Montgomery, Raghunathan, "Key homomorphic PRFs and their applications" (2013), for masks that add
+up; Becker, Guajardo, Zimmermann, "Revisiting private stream aggregation: lattice-based PSA" (2018), and Ernst, Koch,
+"Private stream aggregation with labels in the standard model" (2021), for sums of updates under them; Karthikeyan,
+Polychroniadou, "OPA: one-shot private aggregation with single client interaction" (2024), for one message a client and
+a committee that opens; Kim, Lee, Seo, Song, "Toward practical lattice-based proof of knowledge from Hint-MLWE" (2023).
+A close relative, in which clients encrypt the mask's key under an additively homomorphic scheme, is the subject of a
+patent application: here Shamir shares go to holders, and no key is encrypted homomorphically.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode_crypto.interfaces import JointKey, SealedSum
+from fednode_crypto.params import SumParams
+from fednode_crypto.ring import opening as ring_opening
+from fednode_crypto.ring.context import ours
+from fednode_crypto.ring.sealing import RingSealedSum, RingSealer
+
+
+@dataclass(frozen=True, slots=True)
+class RingMask:
+    """The `BoxedScheme` called 'ring'; it has no state."""
+
+    @property
+    def name(self) -> str:
+        """The scheme's name in `SumParams`."""
+        return "ring"
+
+    @property
+    def boxed(self) -> Literal[True]:
+        """True: there is no key, and each client sends each holder a box."""
+        return True
+
+    def sealer(self, params: SumParams, key: JointKey | None = None) -> RingSealer:
+        """Return what a client seals with. ValueError when it is given a key."""
+        if key is not None:
+            raise ValueError("scheme 'ring' has no joint key: pass None")
+        return RingSealer(ours(params))
+
+    def zero(self, params: SumParams) -> RingSealedSum:
+        """Return the empty sum."""
+        return RingSealedSum.zero(ours(params))
+
+    def restore_sum(self, params: SumParams, data: bytes) -> RingSealedSum:
+        """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters."""
+        return RingSealedSum.from_bytes(ours(params), data)
+
+    def check_share(self, params: SumParams, share: bytes) -> None:
+        """Return if `share` can be a client's; guarantee and errors as `ring_opening.check_share`."""
+        ring_opening.check_share(ours(params), share)
+
+    def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
+        """Return one holder's part of the opening; guarantee and errors as `ring_opening.answer`."""
+        return ring_opening.answer(ours(params), shares)
+
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        """Return if `answer` can be a holder's; guarantee and errors as `ring_opening.check_answer`."""
+        ring_opening.check_answer(ours(params), answer)
+
+    def combine(
+        self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
+    ) -> NDArray[np.int64]:
+        """Return the exact sum from t or more answers; checks and errors as `ring_opening.combine`."""
+        if not isinstance(total, RingSealedSum):
+            raise ValueError("this sum belongs to another scheme: use one that scheme 'ring' made")
+        return ring_opening.combine(ours(params), total, answers, context)

@@ -1,0 +1,1 @@
+"""A cache in files: one file a value."""

@@ -1,0 +1,147 @@
+"""The files of `FileBackend`: a fixed part (`_FIXED`), the key, a SHA-256 seal over both, and the encoded value.
+
+A file's name is the SHA-256 of the key and a running number: where there are two, the higher number holds,
+unless it says of itself that it was withdrawn.
+Seal and digest find damage, not forgery: updates are sealed before they come here.
+"""
+
+import math
+import os
+import re
+import stat
+import struct
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Final, Self
+
+from fednode.cache.backend import Value
+from fednode.cache.values.codec import decode
+
+VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
+ASIDE_NAME: Final = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.[0-9a-f]{8}")
+NUMBERS: Final = 1 << 63
+"""All numbers are below it: no number that fits a file leaves its followers none."""
+
+_MAGIC: Final = b"FNvalue2"
+_WITHDRAWN: Final = b"FNwithdrawn"
+_FIXED: Final = struct.Struct("<8sQddIQQB32s")
+"""Magic with version, number, ttl and expiry (s, infinite for none), bytes of the key, of the encoded value and of the
+value as it counts against limits, 1 if pinned, SHA-256 of the encoded value."""
+_SEAL: Final = 32
+
+
+class DamagedFile(Exception):
+    """The file is not what was written under its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a value file says before the value."""
+
+    key: str
+    number: int
+    ttl: float
+    expires_at: float
+    """Wall clock: a monotonic clock starts anew with the machine, so its readings mean nothing after a restart."""
+    encoded: int
+    """Bytes of the value in the file."""
+    size: int
+    """Bytes that the value counts against limits."""
+    pinned: bool
+    digest: bytes
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return _name(self.key.encode("utf-8", "surrogatepass"), self.number)
+
+    def pack(self) -> bytes:
+        """All that stands before the value."""
+        key = self.key.encode("utf-8", "surrogatepass")
+        lengths = (len(key), self.encoded, self.size, self.pinned)
+        fixed = _FIXED.pack(_MAGIC, self.number, self.ttl, self.expires_at, *lengths, self.digest)
+        return fixed + key + sha256(fixed + key).digest()
+
+    @classmethod
+    def read(cls, file: BinaryIO, name: str) -> Self:
+        """The header of the file called `name`, which is then at its value. Raises `DamagedFile`, `OSError`."""
+        fixed = file.read(_FIXED.size)
+        if len(fixed) != _FIXED.size or not fixed.startswith(_MAGIC):
+            raise DamagedFile
+        _, number, ttl, expires_at, key_size, encoded, size, pinned, digest = _FIXED.unpack(fixed)
+        # before anything of a damaged length is read into memory
+        if os.fstat(file.fileno()).st_size != _FIXED.size + key_size + _SEAL + encoded:
+            raise DamagedFile
+        key, seal = file.read(key_size), file.read(_SEAL)
+        if sha256(fixed + key).digest() != seal or _name(key, number) != name:
+            raise DamagedFile
+        if math.isnan(ttl) or math.isnan(expires_at):
+            raise DamagedFile
+        try:
+            text = key.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise DamagedFile from error
+        return cls(text, number, ttl, expires_at, encoded, size, pinned == 1, digest)
+
+
+def open_value(path: Path) -> BinaryIO:
+    """A value file opened to be read, without waiting for whoever writes to what is no file.
+
+    Raises `DamagedFile` for a pipe, a device or the like, `OSError` as `open` does.
+    """
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller's
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise DamagedFile
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def stem_of(name: str) -> str:
+    """What the names of all files of one key begin with."""
+    return name[:64]
+
+
+def stem_of_key(key: str) -> str:
+    """What the names of all files of `key` begin with."""
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def number_of(name: str) -> int:
+    """The number in a value file's name."""
+    return int(name[65:], 16)
+
+
+def withdraw(path: Path) -> None:
+    """Say in a file that cannot be removed that it does not count. Raises `OSError`."""
+    with path.open("r+b") as file:
+        file.truncate(0)
+        file.write(_WITHDRAWN)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def is_withdrawn(path: Path) -> bool:
+    """Whether `withdraw` said so. Raises `OSError`."""
+    return path.stat().st_size == len(_WITHDRAWN) and path.read_bytes() == _WITHDRAWN
+
+
+def read_value(file: BinaryIO, name: str) -> Value:
+    """The value in the file called `name`. Raises `DamagedFile` for what is not what was written, `OSError`.
+
+    What was written is no damage, whatever becomes of it: it raises as `decode` does.
+    """
+    header = Header.read(file, name)
+    encoded = file.read(header.encoded)
+    if len(encoded) != header.encoded or sha256(encoded).digest() != header.digest:
+        raise DamagedFile
+    return decode(encoded)
+
+
+def _name(key: bytes, number: int) -> str:
+    return f"{sha256(key).hexdigest()}.{number:016x}"

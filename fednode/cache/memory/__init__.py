@@ -1,0 +1,1 @@
+"""A cache in memory: shards, limits, eviction policies."""

@@ -1,0 +1,223 @@
+"""A cache in this process's memory: shards, each with a lock of its own, and values that no caller can reach."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from enum import Enum
+from threading import RLock
+from typing import Final
+
+from fednode.cache.backend import (
+    MISSING,
+    Limits,
+    Missing,
+    TooLarge,
+    Usage,
+    Value,
+    check_items,
+    check_key,
+    check_ttl,
+    checked_keys,
+)
+from fednode.cache.fork_safety import held_by_another, mend_after_fork
+from fednode.cache.memory.policies import PolicyMaker, policy_maker
+from fednode.cache.memory.shard import Entry, Shard, find_many
+from fednode.cache.values.freeze import freeze, hand_out
+from fednode.clock import Clock
+from fednode.errors import ConfigError
+
+_MOST_SHARDS: Final = 8
+_ENTRIES_PER_SHARD: Final = 1_024
+_VALUES_PER_SHARD: Final = 64
+"""Largest values that a shard must have room for: otherwise one shard is full while the next is empty."""
+_MOST_PARTS: Final = 64
+"""Shards that may be asked for: `get_many` visits them one after the other."""
+_LARGEST_BATCH: Final = 1 << 20
+
+
+class WhenFull(Enum):
+    """What a backend does with a value that finds no room. Expired entries make room under both."""
+
+    EVICT = "evict"
+    """Forget what the policy chooses, never the entry just written: for what can be had again."""
+    REFUSE = "refuse"
+    """Raise `StoreFull` and keep all it has: for what nobody else has. So every entry is pinned until it is deleted."""
+
+
+def check_when_full(when_full: object) -> None:
+    """Raise `TypeError` for what is no `WhenFull`: a cache that was to refuse must not evict for a slip."""
+    if not isinstance(when_full, WhenFull):
+        raise TypeError(f"{when_full!r} does not say what to do when the cache is full; use WhenFull.EVICT or REFUSE")
+
+
+class MemoryBackend:
+    """A `CacheBackend` in dicts: absolute monotonic expiry, lazy delete on `get`, three limits true after every `set`.
+
+    `policy` is a name of `fednode.cache.memory.policies` or makes one. A key lives in the shard of its hash, and
+    each shard has its part of the limits: the parts add up to exactly what is allowed. `shards` (None: as many as leave
+    each a large part; 1 under `WhenFull.REFUSE`) is 1 for a store that pins up to its limits: with more, one shard may
+    be full of pins while others have room. Copies are made outside the locks. A signal handler must not ask the cache,
+    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache. A call that was
+    interrupted (Ctrl-C, or the stack ended) is done or not done, and a key that it wrote has its old value or its new
+    one. A forked child has a copy of its own, where calls of other threads were interrupted.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        when_full: WhenFull = WhenFull.EVICT,
+        policy: str | PolicyMaker = "adaptive",
+        shards: int | None = None,
+    ) -> None:
+        check_when_full(when_full)
+        refuses = when_full is WhenFull.REFUSE
+        count = (1 if refuses else _shards_for(limits)) if shards is None else shards
+        make = policy_maker(policy) if isinstance(policy, str) else policy
+        self._now = clock.now
+        self._limits = limits
+        self._shards = [Shard(part, make, refuses=refuses) for part in _parts(limits, count)]
+        self._count = count
+        self._tuning = RLock()
+        mend_after_fork(self)
+
+    def __str__(self) -> str:
+        return "this process's memory"
+
+    @property
+    def limits(self) -> Limits:
+        """The limits as they are now."""
+        return self._limits
+
+    @property
+    def shards(self) -> int:
+        """How many parts the limits are divided over."""
+        return self._count
+
+    def get(self, key: str) -> Value | Missing:
+        """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
+        if type(key) is not str:
+            check_key(key)
+        entry = self._shards[hash(key) % self._count].find(key, self._now())
+        if entry is None:
+            return MISSING
+        return entry.content if entry.plain else hand_out(entry.content)
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """Those of `keys` that `get` would find, in the order asked; one lock a shard and one reading of the clock."""
+        # the caller's iterable may be slow: it is read before a lock is taken
+        found = find_many(self._shards, checked_keys(keys), self._now())
+        return {entry.key: entry.content if entry.plain else hand_out(entry.content) for entry in found}
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
+        """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it."""
+        if ttl is not None:
+            ttl = check_ttl(ttl)
+        if type(key) is not str:
+            check_key(key)
+        shard = self._shards[hash(key) % self._count]
+        entry = self._entry(shard, key, value)
+        now = self._now()
+        if ttl is not None:
+            entry.expires_at = now + ttl
+        shard.put(entry, now)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """`set` for each item in order, up to the first refusal."""
+        check_items(items)
+        for key, value in items.items():
+            self.set(key, value, ttl)
+
+    def pin(self, key: str, value: Value) -> None:
+        """Store `value` where no eviction reaches it, as `CacheBackend.pin` promises it."""
+        check_key(key)
+        shard = self._shards[hash(key) % self._count]
+        entry = self._entry(shard, key, value)
+        entry.pinned = True
+        shard.put(entry, self._now())
+
+    def delete(self, key: str) -> bool:
+        """Forget `key`; True if it was there and had not expired."""
+        check_key(key)
+        return self._shards[hash(key) % self._count].delete(key, self._now())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        now = self._now()
+        for shard in self._shards:
+            shard.clear(now)
+
+    def sweep(self) -> int:
+        """Free what has expired; the number of entries freed. Of the rest it looks at one heap's head a shard."""
+        now = self._now()
+        return sum(shard.sweep(now) for shard in self._shards)
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """The keys that begin with `prefix` and have not expired; each shard as it was at one moment of the call."""
+        check_key(prefix)
+        now = self._now()
+        return iter([key for shard in self._shards for key in shard.keys(prefix, now)])
+
+    def usage(self) -> Usage:
+        """Entries, bytes and counts so far, over all shards."""
+        now = self._now()
+        each = [shard.usage(now) for shard in self._shards]
+        return Usage(*(sum(getattr(one, field.name) for one in each) for field in fields(Usage)))
+
+    def tune(self, limits: Limits | None = None, batch: int | None = None) -> None:
+        """Change the limits, and how many candidates the policy chooses a victim from, while the cache is in use.
+
+        Lower limits evict at once, values over a lower `value_bytes` too; pinned entries stay, and new ones are refused
+        until there is room. Under `WhenFull.REFUSE` nothing goes. Raises `ConfigError` for a batch that is no whole
+        number from 1 on, or limits too low for the shards. One that was interrupted may have reached some shards only:
+        tune again.
+        """
+        if batch is not None and (type(batch) is not int or not 1 <= batch <= _LARGEST_BATCH):
+            raise ConfigError(f"an eviction batch of {batch!r} is none; use a whole number from 1 to {_LARGEST_BATCH}")
+        with self._tuning:
+            # read under the lock: another tune may have changed them a moment ago
+            wanted = self._limits if limits is None else limits
+            parts = _parts(wanted, self._count)
+            self._limits = wanted
+            for shard, part in zip(self._shards, parts, strict=True):
+                shard.tune(part, batch, self._now())
+
+    def after_fork(self) -> None:
+        """In a forked child: no lock is held by a thread that is not here, and the counts and limits agree again."""
+        now = self._now()
+        for shard in self._shards:
+            shard.after_fork(now)
+        if held_by_another(self._tuning):
+            self._tuning = RLock()
+            for shard, part in zip(self._shards, _parts(self._limits, self._count), strict=True):
+                shard.tune(part, None, now)
+
+    def _entry(self, shard: Shard, key: str, value: Value) -> Entry:
+        """What is stored of `value`: without expiry, without a pin."""
+        most = self._limits.value_bytes
+        if type(value) is bytes and len(value) <= most:
+            return Entry(key, value, len(value), plain=True)
+        try:
+            content, size, plain = freeze(value, most)
+        except TooLarge:
+            shard.refused()
+            raise
+        return Entry(key, content, size, plain=plain)
+
+
+def _shards_for(limits: Limits) -> int:
+    by_bytes = limits.total_bytes // (_VALUES_PER_SHARD * limits.value_bytes)
+    return max(1, min(_MOST_SHARDS, limits.entries // _ENTRIES_PER_SHARD, by_bytes))
+
+
+def _parts(limits: Limits, count: int) -> list[Limits]:
+    """`limits` divided over `count` shards, so that the parts add up to them."""
+    if not 1 <= count <= min(limits.entries, _MOST_PARTS) or limits.value_bytes > limits.total_bytes // count:
+        raise ConfigError(
+            f"{limits.entries} entries, {limits.total_bytes} bytes and values of {limits.value_bytes} bytes cannot be "
+            f"divided over {count} shards; raise the limits, lower value_bytes, or use fewer shards"
+        )
+    entries, total = divmod(limits.entries, count), divmod(limits.total_bytes, count)
+    return [
+        Limits(entries[0] + (number < entries[1]), total[0] + (number < total[1]), limits.value_bytes)
+        for number in range(count)
+    ]

@@ -1,0 +1,1 @@
+"""A cache on a Redis or Valkey server."""

@@ -1,0 +1,389 @@
+"""A cache on a Redis or Valkey server: whole values or misses, and no pinned value lost unnoticed."""
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from threading import Lock
+from typing import Final, Self, TypeVar
+
+from fednode.cache.backend import (
+    MISSING,
+    Limits,
+    Missing,
+    StoreFull,
+    TooLarge,
+    Usage,
+    Value,
+    check_items,
+    check_key,
+    check_ttl,
+)
+from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.lost import PinLost
+from fednode.cache.redis.address import RedisAddress
+from fednode.cache.redis.client import Link
+from fednode.cache.redis.eviction_check import check_no_eviction
+from fednode.cache.redis.index import Book, Noted
+from fednode.cache.redis.records import Lasting, RedisOptions, RedisValues
+from fednode.cache.redis.tracking import Feed
+from fednode.cache.values.codec import encode_counted
+from fednode.cache.values.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
+from fednode.clock import Clock
+from fednode.errors import ConfigError
+
+_T = TypeVar("_T")
+
+_STRIPES: Final = 64
+_BATCH: Final = 256
+_BATCH_BYTES: Final = 8 << 20
+_POLICY_SECONDS: Final = 10.0
+"""How long a pin trusts what the server said of its eviction."""
+
+
+class RedisBackend:
+    """A `CacheBackend` on a Redis (6.2 and later) or Valkey server; several processes may share a namespace.
+
+    What comes out is whole and what was stored, or a miss: a half-written, cut, changed or foreign value is counted in
+    `damaged` and stays until it is overwritten or expires. Wall clocks of nodes that share a namespace must agree
+    within a time to live. Beyond `options.limits`, or the server's maxmemory, it raises `StoreFull`; it never evicts.
+    `sweep` settles this backend's account; the server frees what expires by itself.
+
+    Pins have no expiry. One that the server lost, by eviction, a restart without its disk or another's hand, raises
+    `PinLost` from `get` (is left out by `get_many`) until it is deleted or set again: each is counted once in `losses`.
+    Only what this backend pinned itself is watched. `usage` counts what this backend wrote.
+
+    Raises `StoreError` where the server cannot be reached, refuses, or is too slow; a `set`, `pin` or `delete` may then
+    have happened or not, as one that was interrupted (Ctrl-C, or the stack ended): what it left of pieces expires.
+    `Closed` after `close`. With `options.pins`, or at the first pin, `ConfigError` for a server that could evict.
+    """
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        options: RedisOptions,
+        clock: Clock,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._draw = draw
+        self._server = str(address)
+        self._place_name = f"the cache server {address}"
+        self._limit = encoded_limit(options.limits.value_bytes)
+        self._book = Book(options.limits)
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
+        self._trusted_until = -math.inf
+        self._link = Link(address, options.link, clock)
+        self._values = RedisValues(self._link, options, clock)
+        self._names = self._values.names
+        try:
+            self._link.run([self._values.head("")])
+            if options.pins:
+                self.require_no_eviction()
+        except BaseException:
+            self._link.close()
+            raise
+        mend_after_fork(self)
+
+    def __repr__(self) -> str:
+        return f"RedisBackend({self._server}, {self._options.namespace})"
+
+    def __str__(self) -> str:
+        return f"{self._place_name} (namespace {self._options.namespace})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def losses(self) -> int:
+        """Pinned values that were found gone."""
+        return self._book.losses
+
+    @property
+    def limits(self) -> Limits:
+        """The limits as they are now."""
+        return self._book.limits
+
+    def tune(self, limits: Limits) -> None:
+        """Change the limits while the cache is in use: nothing goes, and what is new is refused until there is room.
+
+        Raises `ConfigError` for larger values than those that it was opened for: pieces and reads are cut to them.
+        """
+        most = self._options.limits.value_bytes
+        if limits.value_bytes > most:
+            raise ConfigError(f"value_bytes is at most {most} here; open the cache with a larger limit")
+        self._book.tune(limits)
+
+    def close(self) -> None:
+        """Let the connections go, for good; everything stays on the server. Closing twice is allowed."""
+        self._link.close()
+
+    def require_no_eviction(self) -> None:
+        """Raise `ConfigError` if the server, or a primary of the cluster, could evict a pinned value."""
+        for memory in self._link.memory():
+            check_no_eviction(memory, self._server)
+        self._trusted_until = self._clock.now() + _POLICY_SECONDS
+
+    def get(self, key: str) -> Value | Missing:
+        """As `CacheBackend.get`. Raises `PinLost` for a pinned value that is gone, `StoreError`."""
+        found = self.get_lasting(key)
+        return found if isinstance(found, Missing) else found.value
+
+    @property
+    def clock(self) -> Clock:
+        """What lives are reckoned by."""
+        return self._clock
+
+    def get_lasting(self, key: str) -> Lasting | Missing:
+        """`get`, with the time that the value has still to live."""
+        found = self._read((key,))[0]
+        return self._explain(key) if found is None else found
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
+        """As `CacheBackend.get_many`, in a round trip for each 256 keys."""
+        return {key: found.value for key, found in self.get_many_lasting(keys).items()}
+
+    def get_many_lasting(self, keys: Iterable[str]) -> dict[str, Lasting]:
+        """`get_many`, with the times that the values have still to live."""
+        asked = tuple(keys)
+        for key in asked:
+            check_key(key)
+        wanted = tuple(dict.fromkeys(asked))
+        found: dict[str, Lasting] = {}
+        for start in range(0, len(wanted), _BATCH):
+            batch = wanted[start : start + _BATCH]
+            for key, read in zip(batch, self._read(batch), strict=True):
+                one: Lasting | Missing = MISSING
+                with suppress(PinLost):
+                    one = self._explain(key) if read is None else read
+                if not isinstance(one, Missing):
+                    found[key] = one
+        return found
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
+        """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull` where there is no room."""
+        ttl = check_ttl(ttl)
+        self._place(key, *self._prepared(key, value, ttl, pinned=False), ttl)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """As `CacheBackend.set_many`, small values together."""
+        check_items(items)
+        ttl = check_ttl(ttl)
+        batch: dict[str, tuple[Cut, Noted]] = {}
+        waiting = 0
+        try:
+            for key, value in items.items():
+                ready, noted = self._prepared(key, value, ttl, pinned=False)
+                if ready.pieces or not self._link.batches:
+                    self._flush(batch, ttl)
+                    self._place(key, ready, noted, ttl)
+                    continue
+                self._book.admit(key, noted, self._clock.now())
+                waiting = waiting * bool(batch) + ready.manifest.size
+                batch[key] = (ready, noted)
+                if len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
+                    self._flush(batch, ttl)
+        except Exception:
+            self._flush(batch, ttl)
+            raise
+        self._flush(batch, ttl)
+
+    def pin(self, key: str, value: Value) -> None:
+        """As `CacheBackend.pin`. Raises `ConfigError` for a server that could evict, `StoreFull` for a full one."""
+        if self._clock.now() >= self._trusted_until:
+            self.require_no_eviction()
+        self._place(key, *self._prepared(key, value, None, pinned=True), None)
+
+    def delete(self, key: str) -> bool:
+        """As `CacheBackend.delete`. A connection that breaks meanwhile may make it False though it was there."""
+        with self._stripe(key):
+            noted = self._book.entry(key)
+            self._book.leave(key)
+            manifest = self._values.delete(key, noted)
+            self._book.forget(key)
+        self._free(key, manifest, noted)
+        return manifest is not None and manifest.expires_at > self._clock.time()
+
+    def clear(self) -> None:
+        """Forget everything in this namespace, whoever wrote it; nothing outside it."""
+        self._holding(range(_STRIPES), self._clear)
+
+    def _clear(self) -> None:
+        self._book.leave_all()
+        for pattern in self._names.everything:
+            for names in self._link.scan(pattern):
+                if names:
+                    self._link.run([("UNLINK", name) for name in names])
+        self._book.clear()
+
+    def sweep(self) -> int:
+        """The number of values of this backend that expired and were not accounted for yet; the server frees them."""
+        self._link.require_open()
+        return self._book.sweep(self._clock.now())
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """As `CacheBackend.keys`, of this namespace, whoever wrote them; the server is asked bit by bit."""
+        check_key(prefix)
+        self._link.require_open()
+        return self._keys(prefix)
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        seen: set[str] = set()
+        for names in self._link.scan(self._names.beginning(prefix)):
+            told = {key for name in names if (key := self._names.key(name)) is not None}
+            yield from self._values.living(told - seen)
+            seen |= told
+
+    def usage(self) -> Usage:
+        """What this backend wrote and has not seen go, and what happened to it since it was made."""
+        return self._book.usage()
+
+    def lost_pins(self) -> tuple[str, ...]:
+        """Asks the server for every pinned value, without fetching it; the keys of those that are gone, sorted.
+
+        One that was changed within, and is as long as it was, `get` finds: from then on it is among them.
+        """
+        lost: list[str] = []
+        pins = self._book.pins()
+        known = set(self._book.lost_keys())
+        for start in range(0, len(pins), _BATCH):
+            batch = pins[start : start + _BATCH]
+            whole = self._values.whole([(key, noted.generation) for key, noted in batch])
+            suspects = [key for (key, _), fine in zip(batch, whole, strict=True) if not fine or key in known]
+            for key in suspects:
+                try:
+                    self._explain(key)
+                except PinLost:
+                    lost.append(key)
+        return tuple(sorted(lost))
+
+    def follow(self) -> Feed:
+        """A connection of its own that tells of every change in this namespace. Raises `StoreError`."""
+        probe = self._names.probe(self._draw(GENERATION_BYTES).hex())
+
+        def write_probe() -> None:
+            self._link.run([("SET", probe, b"", "PX", 1000)])
+
+        return Feed(self._link.track(self._names.records), self._names, write_probe)
+
+    def after_fork(self) -> None:
+        """In a forked child: who held a stripe is not here, and what it was writing the parent ends."""
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
+
+    def _read(self, keys: tuple[str, ...]) -> list[Lasting | None]:
+        found: list[Lasting | None] = []
+        for one in self._values.read(keys):
+            if isinstance(one, Damaged):
+                self._book.damage()
+            found.append(None if isinstance(one, Damaged) else one)
+        return found
+
+    def _explain(self, key: str) -> Lasting | Missing:
+        """Why `key` was missed: nothing was there, it expired, or the server lost it."""
+        if self._book.entry(key) is None:
+            return MISSING
+        with self._stripe(key):
+            noted = self._book.entry(key)
+            if noted is None:
+                return MISSING
+            if noted.expires_at <= self._clock.now():
+                self._book.sweep(self._clock.now())
+                return MISSING
+            # nobody here writes it now: what is missing this time was lost
+            found = self._values.read((key,))[0]
+            if isinstance(found, Lasting):
+                return found
+            if self._book.is_leaving(key):
+                # not lost: a deletion that was cut short came to its end there
+                self._book.forget(key)
+                return MISSING
+            if noted.pinned:
+                self._book.lost(key)
+                raise PinLost(key, self._place_name, damaged=isinstance(found, Damaged))
+            self._book.evicted(key)
+            return MISSING
+
+    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, Noted]:
+        """A value ready to be written. Raises `TooLarge`, and as `encode_counted`."""
+        try:
+            data, size = encode_counted(value, self._book.limits.value_bytes)
+            if len(data) > self._limit:
+                raise TooLarge(len(data), self._limit)
+        except TooLarge:
+            self._book.refused()
+            raise
+        life = math.inf if ttl is None else ttl
+        generation = self._draw(GENERATION_BYTES)
+        ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
+        return ready, Noted(size, self._clock.now() + life, generation, ready.manifest.count, pinned)
+
+    def _place(self, key: str, ready: Cut, noted: Noted, ttl: float | None) -> None:
+        self._book.admit(key, noted, self._clock.now())
+        try:
+            with self._stripe(key):
+                before = self._book.entry(key)
+                manifest = self._values.write(key, ready, ttl, before)
+                self._book.note(key, noted)
+        except StoreFull:
+            self._book.refused()
+            raise
+        finally:
+            self._book.release(noted)
+        self._free(key, manifest, before, noted.generation)
+
+    def _flush(self, batch: dict[str, tuple[Cut, Noted]], ttl: float | None) -> None:
+        """Store the small values in `batch` and empty it: at once, or where that is refused in order to the first."""
+        items = dict(batch)
+        batch.clear()
+        try:
+            self._place_together(items, ttl)
+        except StoreFull:
+            for key, ready in items.items():
+                self._place(key, *ready, ttl)
+
+    def _place_together(self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None) -> None:
+        numbers = sorted({hash(key) % _STRIPES for key in items})
+        try:
+            for key, manifest, old in self._holding(numbers, lambda: self._replaced(items, ttl)):
+                self._free(key, manifest, old, items[key][1].generation)
+        finally:
+            for _, noted in items.values():
+                self._book.release(noted)
+
+    def _replaced(
+        self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None
+    ) -> list[tuple[str, Manifest | None, Noted | None]]:
+        """Put all in place at once; for each the manifest that was there, and what the book knew to be there."""
+        if not items:
+            return []
+        before = [self._book.entry(key) for key in items]
+        each = zip(items.items(), before, strict=True)
+        writes = [self._values.commit(key, ready, ttl, old) for (key, (ready, _)), old in each]
+        replies = self._link.run([one for write in writes for one in write], atomic=True)
+        for key, (_, noted) in items.items():
+            self._book.note(key, noted)
+        # the first command of each write asks for the old manifest
+        starts = accumulate((len(write) for write in writes[:-1]), initial=0)
+        manifests = [self._values.manifest(replies[start]) for start in starts]
+        return list(zip(items, manifests, before, strict=True))
+
+    def _holding(self, numbers: Sequence[int], action: Callable[[], _T]) -> _T:
+        """What `action` answers with these stripes held, in order: each `with` in another, which no interrupt leaves
+        half entered."""
+        if not numbers:
+            return action()
+        with self._stripes[numbers[0]]:
+            return self._holding(numbers[1:], action)
+
+    def _free(self, key: str, manifest: Manifest | None, noted: Noted | None, new: bytes = b"") -> None:
+        # both: a transaction that was sent again after its answer was lost sees what it wrote itself the first time
+        old = {(one.generation, one.count) for one in (manifest, noted) if one is not None and one.generation != new}
+        self._values.unlink_pieces(key, old)
+
+    def _stripe(self, key: str) -> Lock:
+        return self._stripes[hash(key) % _STRIPES]

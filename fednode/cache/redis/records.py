@@ -1,0 +1,263 @@
+"""Values on a server: read whole or not at all, written so that whatever dies in between leaves the old one.
+
+A value is one record, or a record that lists pieces (`fednode.cache.values.pieces`). Pieces are written first, with a
+short life, and made to stay in the same transaction that writes the record: half a write is pieces that expire.
+Expiry is the server's, and stands in the record too, by the writer's wall clock.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from fednode.cache.backend import Limits, StoreFull, Value, is_number
+from fednode.cache.redis.address import Names
+from fednode.cache.redis.client import Link, LinkOptions
+from fednode.cache.redis.connections import Command
+from fednode.cache.values.codec import Undecodable, decode
+from fednode.cache.values.pieces import (
+    HEAD_BYTES,
+    PIECE_BYTES,
+    Cut,
+    Damaged,
+    Manifest,
+    check_piece_bytes,
+    encoded_limit,
+    key_bytes,
+)
+from fednode.clock import Clock
+from fednode.errors import ConfigError, StoreError
+
+_RUN_BYTES: Final = 8 << 20
+"""Bytes of pieces that are sent before their answers are read."""
+_ATTEMPTS: Final = 16
+"""How often a value that others overwrite while it is read is read again."""
+_GRACE_MS: Final = 10_000
+"""How much longer pieces live than their record: who saw the record finds them."""
+_LONGEST_MS: Final = 10**15
+_LIMITS: Final = Limits(entries=1 << 20, total_bytes=1 << 36, value_bytes=1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """How a `RedisBackend` uses a server: `pins` refuses one that could evict, `orphan_seconds` is half-written life.
+
+    Raises `ConfigError`. `namespace` belongs to one task: a backend that pins in it must be the only one that writes.
+    `limits` bound what this backend itself has there; beyond them it refuses, for only the server evicts.
+    """
+
+    namespace: str
+    limits: Limits = _LIMITS
+    piece_bytes: int = PIECE_BYTES
+    pins: bool = False
+    orphan_seconds: float = 600.0
+    link: LinkOptions = field(default_factory=LinkOptions)
+
+    def __post_init__(self) -> None:
+        Names(self.namespace)
+        if not is_number(self.orphan_seconds) or not 1.0 <= self.orphan_seconds <= _LONGEST_MS / 1000:
+            raise ConfigError(
+                f"orphan_seconds of {self.orphan_seconds!r} leave no time to write, or no end of it; give at least 1"
+            )
+        try:
+            check_piece_bytes(self.piece_bytes, self.limits.value_bytes)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+
+class Lasting(NamedTuple):
+    """A value and the seconds it has still to live; infinite for no expiry."""
+
+    value: Value
+    seconds: float
+
+
+class _Pieces(Protocol):
+    """One write: its generation, and how many pieces it has."""
+
+    @property
+    def generation(self) -> bytes: ...
+
+    @property
+    def count(self) -> int: ...
+
+
+Written: TypeAlias = _Pieces | None
+
+
+class RedisValues:
+    """The values of one namespace, without an account of them. Thread-safe."""
+
+    def __init__(self, link: Link, options: RedisOptions, clock: Clock) -> None:
+        self._link = link
+        self._options = options
+        self._clock = clock
+        self._limit = encoded_limit(options.limits.value_bytes)
+        self._orphan_ms = math.ceil(options.orphan_seconds * 1000)
+        self.names = Names(options.namespace)
+
+    def read(self, keys: Sequence[str]) -> list[Lasting | Damaged | None]:
+        """For each key its value, None where nothing is there or it expired, or the damage (not raised)."""
+        records = self._link.run([self._ask(key) for key in keys])
+        return [self._understood(key, record) for key, record in zip(keys, records, strict=True)]
+
+    def living(self, keys: Iterable[str]) -> list[str]:
+        """Those of `keys` under which a record stands that has not expired."""
+        asked = tuple(keys)
+        heads = self._link.run([self.head(key) for key in asked]) if asked else []
+        now = self._clock.time()
+        manifests = [self.manifest(head) for head in heads]
+        return [key for key, one in zip(asked, manifests, strict=True) if one is not None and one.expires_at > now]
+
+    def head(self, key: str) -> Command:
+        """Asks for the manifest alone."""
+        return ("GETRANGE", self.names.record(key), 0, HEAD_BYTES - 1)
+
+    def manifest(self, head: Any) -> Manifest | None:
+        """The manifest in an answer to `head`; None where it is none."""
+        try:
+            return Manifest.read(_octets(head), self._limit)
+        except Damaged:
+            return None
+
+    def write(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> Manifest | None:
+        """Put a value in place of the old one, and return that one's manifest. Raises `StoreError`, `StoreFull`.
+
+        `old` is what the caller knows to have been written before: its pieces expire from the very moment on.
+        """
+        names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
+        try:
+            self._send_pieces(names, ready)
+        except StoreError:
+            self._unlink(names)
+            raise
+        try:
+            replies = self._link.run(self.commit(key, ready, ttl, old), atomic=True)
+        except StoreFull:
+            self._unlink(names)
+            raise
+        if names and replies[-2] != len(names):
+            self._unlink([self.names.record(key), *names])
+            raise StoreError(f"the cache server lost pieces of {key} while it was written; try again")
+        return self.manifest(replies[0])
+
+    def commit(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> list[Command]:
+        """The old manifest, the pieces kept for as long as the record, their number, and the record."""
+        names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
+        # the server takes no life beyond its own reckoning of time
+        life_ms = None if ttl is None else math.ceil(min(ttl * 1000, _LONGEST_MS))
+        life: tuple[object, ...] = () if life_ms is None else ("PX", life_ms)
+        keep: list[Command] = [("PEXPIRE", piece, self._orphan_ms) for piece in self._pieces(key, old)]
+        if life_ms is None:
+            keep += [("PERSIST", piece) for piece in names]
+        else:
+            keep += [("PEXPIRE", piece, life_ms + _GRACE_MS) for piece in names]
+        count: list[Command] = [("EXISTS", *names)] if names else []
+        return [self.head(key), *keep, *count, ("SET", self.names.record(key), ready.record, *life)]
+
+    def delete(self, key: str, old: Written) -> Manifest | None:
+        """Remove a value with the pieces that are known; the manifest that was there. Raises `StoreError`."""
+        # one command: whoever is killed leaves no pieces without a record
+        commands = [self.head(key), ("UNLINK", self.names.record(key), *self._pieces(key, old))]
+        try:
+            replies = self._link.run(commands, atomic=True)
+        except StoreFull:
+            # a server at its maxmemory takes no transaction, but lets go what it has
+            replies = self._link.run(commands)
+        return self.manifest(replies[0])
+
+    def whole(self, keys: Sequence[tuple[str, bytes]]) -> list[bool]:
+        """Whether of each key the record of this generation is there, and all pieces of it, as long as they should be.
+
+        Fetches a few bytes of each: what was changed within, only `read` finds.
+        """
+        heads = self._link.run([self.head(key) for key, _ in keys])
+        asked: list[list[Command]] = []
+        for (key, generation), head in zip(keys, heads, strict=True):
+            manifest = self.manifest(head)
+            ours = manifest is not None and manifest.generation == generation
+            asked.append(self._ends(key, manifest) if manifest is not None and ours else [])
+        answers = iter(self._link.run([command for commands in asked for command in commands]))
+        sizes = [[isinstance(one, bytes) and len(one) == 1 for one in islice(answers, len(each))] for each in asked]
+        return [bool(each) and all(each) for each in sizes]
+
+    def _ends(self, key: str, manifest: Manifest) -> list[Command]:
+        """Asks for the last byte of each part and the one behind it: one is there, the other is not."""
+        if not manifest.count:
+            last = HEAD_BYTES + manifest.size - 1
+            return [("GETRANGE", self.names.record(key), last, last + 1)]
+        names = self._pieces(key, manifest)
+        return [("GETRANGE", name, size - 1, size) for name, size in zip(names, manifest.lengths, strict=True)]
+
+    def _pieces(self, key: str, written: Written) -> list[bytes]:
+        return [] if written is None else self.names.pieces(key, written.generation, written.count)
+
+    def unlink_pieces(self, key: str, written: Iterable[tuple[bytes, int]]) -> None:
+        """Free the pieces of writes, each a generation and a number of pieces, whose record no longer stands."""
+        for generation, count in written:
+            self._unlink(self.names.pieces(key, generation, count))
+
+    def _ask(self, key: str) -> Command:
+        # as much as one value may have and no more, whatever somebody put there
+        return ("GETRANGE", self.names.record(key), 0, HEAD_BYTES + self._limit)
+
+    def _understood(self, key: str, record: Any) -> Lasting | Damaged | None:
+        try:
+            return self._value(key, record)
+        except Damaged as damage:
+            return damage
+        except Undecodable:
+            # it is what was written: another program may know what to make of it
+            return None
+
+    def _value(self, key: str, record: Any) -> Lasting | None:
+        for _ in range(_ATTEMPTS):
+            # GETRANGE says the same of an absent key and of an empty one
+            if record == b"":
+                return None
+            manifest = Manifest.read(_octets(record), self._limit)
+            seconds = manifest.expires_at - self._clock.time()
+            if seconds <= 0:
+                return None
+            try:
+                return Lasting(decode(self._joined(key, manifest, record)), seconds)
+            except Damaged:
+                again = self._link.run([self._ask(key)])[0] if manifest.count else record
+                if again != b"" and _octets(again)[:HEAD_BYTES] == record[:HEAD_BYTES]:
+                    raise
+                # overwritten while its pieces were fetched: no damage
+                record = again
+        raise StoreError(f"the cached value {key} is overwritten faster than it can be read; give it fewer writers")
+
+    def _joined(self, key: str, manifest: Manifest, record: bytes) -> bytes:
+        owner = key_bytes(key)
+        if not manifest.count:
+            return manifest.inline(record, owner)
+        names = self.names.pieces(key, manifest.generation, manifest.count)
+        # one byte more than there should be shows a piece that is too long
+        asked = zip(names, manifest.lengths, strict=True)
+        pieces = self._link.run([("GETRANGE", name, 0, length) for name, length in asked])
+        return manifest.join(owner, [_octets(piece) for piece in pieces])
+
+    def _send_pieces(self, names: Sequence[bytes], ready: Cut) -> None:
+        started = self._clock.now()
+        per_run = max(1, _RUN_BYTES // self._options.piece_bytes)
+        for start in range(0, len(names), per_run):
+            batch = zip(names[start : start + per_run], ready.pieces[start : start + per_run], strict=True)
+            self._link.run([("SET", name, piece, "PX", self._orphan_ms) for name, piece in batch])
+            if self._clock.now() - started > self._options.orphan_seconds / 2:
+                raise StoreError("the cache server took too long for the pieces of one value; raise orphan_seconds")
+
+    def _unlink(self, names: Sequence[bytes]) -> None:
+        # what cannot be removed now is in nobody's way, and most of it expires
+        with suppress(StoreError):
+            if names:
+                self._link.run([("UNLINK", *names)])
+
+
+def _octets(reply: Any) -> bytes:
+    if not isinstance(reply, bytes):
+        raise Damaged
+    return reply

@@ -1,0 +1,1 @@
+"""What goes around a backend: loading, pieces, counters, tiers."""

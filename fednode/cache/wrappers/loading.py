@@ -1,0 +1,328 @@
+"""What keeps a cache from passing a storm on: one load a key, misses remembered for a moment, lives of unequal length.
+
+Reads go straight to the cache below: `get` is its own bound method and costs nothing here.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from threading import TIMEOUT_MAX, Lock
+from typing import Final, Protocol, TypeAlias
+
+from fednode.cache.backend import (
+    MISSING,
+    CacheBackend,
+    Missing,
+    StoreFull,
+    TooLarge,
+    Usage,
+    Value,
+    check_items,
+    check_ttl,
+    is_number,
+)
+from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.values.freeze import freeze, thaw
+from fednode.cache.wrappers.counter import Tally
+from fednode.cache.wrappers.single_flight import Flight, Flights, Writing
+from fednode.clock import Clock
+from fednode.errors import ConfigError, StoreError
+
+Loader: TypeAlias = Callable[[], Value | Missing]
+"""Makes a value, or says with `MISSING` that there is none."""
+
+_SAME_LIFE: Final = 64
+"""Values of one `set_many` that share a life: few enough to expire at once, enough to be stored in one go."""
+
+
+class StillLoading(StoreError):
+    """Somebody else loads this key and has not ended in time: nothing was loaded here."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """How lives vary, how long a miss is remembered, how long a caller waits. Raises `ConfigError`.
+
+    `jitter`: the part of a ttl by which it may be longer or shorter. `negative_ttl`: seconds for which a loader's
+    `MISSING` is remembered, 0 for not at all; `negative_entries`: how many such keys at most, the oldest go first.
+    `wait`: seconds that a caller waits for one load of somebody else.
+    """
+
+    jitter: float = 0.1
+    negative_ttl: float = 5.0
+    negative_entries: int = 10_000
+    wait: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not is_number(self.jitter) or not 0 <= self.jitter <= 0.5:
+            raise ConfigError(f"the cache's jitter is {self.jitter!r}; it must be from 0 to 0.5")
+        if not is_number(self.negative_ttl) or not 0 <= self.negative_ttl < math.inf:
+            raise ConfigError(
+                f"the cache's negative_ttl is {self.negative_ttl!r} s; give seconds, or 0 to remember none"
+            )
+        if type(self.negative_entries) is not int or self.negative_entries < 1:
+            raise ConfigError(f"the cache's negative_entries is {self.negative_entries}; it must be at least 1")
+        if not is_number(self.wait) or not 0 < self.wait <= TIMEOUT_MAX:
+            raise ConfigError(f"the cache's wait is {self.wait!r} s; give seconds above 0, {TIMEOUT_MAX:g} at most")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardCounts:
+    """What has happened since the guard was made; `remembered` is how many misses it remembers right now."""
+
+    loads: int
+    load_errors: int
+    shared: int
+    """Calls that took the outcome of somebody else's load."""
+    known_missing: int
+    """Calls answered from a remembered miss."""
+    overtaken: int
+    """Loads whose answer was not stored, since a write of the key came meanwhile."""
+    unstored: int
+    """Loads whose answer found no room in the cache; the caller got it all the same."""
+    remembered: int
+
+
+def jittered(ttl: float | None, jitter: float, drawn: float) -> float | None:
+    """`ttl` times 1 - `jitter` (`drawn` = 0) to 1 + `jitter` (`drawn` = 1): above 0, and never longer than that.
+
+    None stays None; a ttl that means nothing stays as it is, for the cache to refuse.
+    """
+    if ttl is None:
+        return None
+    varied = ttl * (1 + jitter * (2 * drawn - 1))
+    return varied if varied > 0 and math.isfinite(varied) else ttl
+
+
+class _Reader(Protocol):
+    def __call__(self, key: str) -> Value | Missing: ...
+
+
+class _ManyReader(Protocol):
+    def __call__(self, keys: Iterable[str]) -> dict[str, Value]: ...
+
+
+class Guarded:
+    """A `CacheBackend` around another, with `get_or_load`.
+
+    It differs from the one below in one promise: every finite ttl is varied by `settings.jitter` on its way down, so a
+    value lives between 0.9 and 1.1 of what was asked (by default), drawn from `draw` (0 to 1, such as that of a seeded
+    `random.Random(seed).random`). Whoever needs an exact life sets the jitter to 0.
+
+    Writes must come through this object to overtake a load: one made below it may be overwritten by an older answer.
+    Thread-safe. `settings` may be replaced at any time and holds from the next call on.
+    """
+
+    get: _Reader
+    get_many: _ManyReader
+
+    def __init__(
+        self, inner: CacheBackend, clock: Clock, draw: Callable[[], float], settings: GuardSettings | None = None
+    ) -> None:
+        self.settings = settings or GuardSettings()
+        self.get = inner.get
+        self.get_many = inner.get_many
+        self._inner = inner
+        self._clock = clock
+        self._draw = draw
+        self._flights = Flights()
+        self._absent: dict[str, float] = {}
+        self._absent_lock = Lock()
+        self._loads, self._errors, self._shared = Tally(), Tally(), Tally()
+        self._known, self._overtaken, self._unstored = Tally(), Tally(), Tally()
+        mend_after_fork(self)
+
+    def __str__(self) -> str:
+        return str(self._inner)
+
+    def get_or_load(self, key: str, loader: Loader, ttl: float | None) -> Value | Missing:
+        """What `get` finds; else what `loader` answers, stored for `ttl` seconds, or remembered as `MISSING`.
+
+        One loader of a key runs at a time. Its value or its error goes to everybody who waits for it: to each a copy
+        that is his own, of an error with the first as its cause where its type can be copied. An error is not
+        remembered. A loader that was interrupted (`KeyboardInterrupt` and the like) leaves those who wait to load for
+        themselves. What a `set`, `delete` or `clear` overtook is handed to those who had asked before, and not stored;
+        so is what finds no room.
+
+        Raises what the loader raises, what `set` raises except for want of room, `StillLoading` after `settings.wait`
+        seconds, and `RuntimeError` for a loader that asks for its own key.
+        """
+        while True:
+            found = self.get(key)
+            if found is not MISSING or self._known_missing(key):
+                return found
+            mine = Flight()
+            try:
+                with mine.door:
+                    try:
+                        flight, current = self._flights.join(key, mine)
+                        if flight is mine:
+                            return self._lead(key, mine, loader, ttl)
+                    finally:
+                        mine.landed = True
+                        self._flights.land(key, mine)
+                landed = self._flights.wait(flight, self.settings.wait)
+            finally:
+                mine.ahead = None
+            if not landed:
+                raise StillLoading(
+                    f"the load of {key!r} that is under way takes over {self.settings.wait:g} s; try again later"
+                )
+            if current and flight.settled:
+                self._shared.one()
+                return flight.outcome()
+
+    def set(self, key: str, value: Value, ttl: float | None) -> None:
+        """Store `value` for about `ttl` seconds; overtakes a load under way. Raises as the cache below does."""
+        writing = Writing()
+        try:
+            self._flights.begin_write(key, writing)
+            self._forget_missing(key)
+            self._inner.set(key, value, self._varied(ttl))
+        finally:
+            writing.over = True
+            self._flights.end_write(key, writing)
+
+    def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
+        """`set` for each item in order; lives differ from one part of the items to the next."""
+        check_items(items)
+        keys = tuple(items)
+        writing = Writing()
+        try:
+            self._flights.begin_writes(keys, writing)
+            for key in keys if self._absent else ():
+                self._forget_missing(key)
+            if ttl is None or len(keys) <= _SAME_LIFE:
+                self._inner.set_many(items, self._varied(ttl))
+                return
+            pairs = iter(items.items())
+            while part := dict(islice(pairs, _SAME_LIFE)):
+                self._inner.set_many(part, self._varied(ttl))
+        finally:
+            writing.over = True
+            self._flights.end_writes(keys, writing)
+
+    def pin(self, key: str, value: Value) -> None:
+        """Store `value` where no eviction reaches it; overtakes a load under way."""
+        writing = Writing()
+        try:
+            self._flights.begin_write(key, writing)
+            self._forget_missing(key)
+            self._inner.pin(key, value)
+        finally:
+            writing.over = True
+            self._flights.end_write(key, writing)
+
+    def delete(self, key: str) -> bool:
+        """Forget `key`, and that it was missing; what is being loaded is not stored. True if it was there."""
+        writing = Writing()
+        try:
+            self._flights.begin_write(key, writing)
+            self._forget_missing(key)
+            return self._inner.delete(key)
+        finally:
+            writing.over = True
+            self._flights.end_write(key, writing)
+
+    def clear(self) -> None:
+        """Forget everything, remembered misses too; nothing that is being loaded is stored."""
+        writing = Writing()
+        try:
+            self._flights.begin_clear(writing)
+            with self._absent_lock:
+                self._absent.clear()
+            self._inner.clear()
+        finally:
+            writing.over = True
+            self._flights.end_clear()
+
+    def sweep(self) -> int:
+        """Free what has expired; the number of entries freed below, remembered misses not counted."""
+        now = self._clock.now()
+        with self._absent_lock:
+            # about in the order of their expiry; what is left behind is bounded, and never answered from
+            while self._absent and self._absent[key := next(iter(self._absent))] <= now:
+                del self._absent[key]
+        return self._inner.sweep()
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """The keys of the cache below; a remembered miss is none."""
+        return self._inner.keys(prefix)
+
+    def usage(self) -> Usage:
+        """What the cache below holds."""
+        return self._inner.usage()
+
+    def counts(self) -> GuardCounts:
+        """Loads and what came of them."""
+        return GuardCounts(
+            loads=self._loads.value,
+            load_errors=self._errors.value,
+            shared=self._shared.value,
+            known_missing=self._known.value,
+            overtaken=self._overtaken.value,
+            unstored=self._unstored.value,
+            remembered=len(self._absent),
+        )
+
+    def after_fork(self) -> None:
+        """In a forked child: who held the lock is not here; each change under it is one step."""
+        self._absent_lock = Lock()
+
+    def _lead(self, key: str, mine: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
+        ttl = check_ttl(ttl)
+        # somebody may have ended a load between our look and our turn; those who wait for us then look again
+        held = self.get(key)
+        if held is not MISSING or self._known_missing(key):
+            return held
+        self._loads.one()
+        try:
+            loaded = loader()
+            frozen = loaded if isinstance(loaded, Missing) else freeze(loaded)
+            if not self._flights.may_store(mine):
+                self._overtaken.one()
+            elif isinstance(frozen, Missing):
+                self._remember(key)
+            else:
+                self._store(key, thaw(frozen), ttl)
+        except Exception as error:
+            self._errors.one()
+            mine.fail(error)
+            raise
+        mine.answer(frozen)
+        return mine.outcome()
+
+    def _store(self, key: str, value: Value, ttl: float | None) -> None:
+        try:
+            self._inner.set(key, value, self._varied(ttl))
+        except (StoreFull, TooLarge):
+            # a cache without room is no reason to fail whoever asked
+            self._unstored.one()
+
+    def _forget_missing(self, key: str) -> None:
+        if key in self._absent:
+            with self._absent_lock:
+                self._absent.pop(key, None)
+
+    def _varied(self, ttl: float | None) -> float | None:
+        ttl = check_ttl(ttl)
+        jitter = self.settings.jitter
+        return ttl if ttl is None or not jitter else jittered(ttl, jitter, self._draw())
+
+    def _known_missing(self, key: str) -> bool:
+        until = self._absent.get(key)
+        if until is None or until <= self._clock.now():
+            return False
+        self._known.one()
+        return True
+
+    def _remember(self, key: str) -> None:
+        settings = self.settings
+        if not settings.negative_ttl:
+            return
+        with self._absent_lock:
+            self._absent.pop(key, None)
+            self._absent[key] = self._clock.now() + settings.negative_ttl
+            while len(self._absent) > settings.negative_entries:
+                del self._absent[next(iter(self._absent))]

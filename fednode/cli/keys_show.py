@@ -1,0 +1,50 @@
+"""Public halves of keys and cohorts, in lines."""
+
+from pathlib import Path
+
+from fednode.cli import keys_enrol as enrolment
+from fednode.errors import ConfigError, PeerFault
+from fednode.reports.figures import plural
+from fednode_clients.keyfolder.folder import PUBLIC_KIND, KeyFolder, read_enrolment_public
+
+
+def describe(place: Path, trust: Path | None) -> list[str]:
+    """What is at `place`: a key folder, an enrolment folder or its public file, a cohort file.
+
+    Raises ConfigError for anything else.
+    """
+    if place.is_dir() and (place / enrolment.KEY_FILE).exists():
+        return [f"enrolment key {enrolment.open_enrolment(place).public.raw.hex()}"]
+    if place.is_dir():
+        return _key_folder(place)
+    if enrolment.kind_of(place) == PUBLIC_KIND:
+        return [f"enrolment key {read_enrolment_public(place).raw.hex()}"]
+    return _cohort(place, trust)
+
+
+def _key_folder(place: Path) -> list[str]:
+    folder = KeyFolder.open(place)
+    member = folder.member("client")
+    return [
+        f"member {folder.name}",
+        f"signing key {member.verify_key.raw.hex()}",
+        f"box key {member.box_key.raw.hex()}",
+        f"trusts enrolment key {folder.enrolment_key.raw.hex()}",
+        f"{plural(len(folder.recorded()), 'line')} in its record",
+    ]
+
+
+def _cohort(place: Path, trust: Path | None) -> list[str]:
+    cohort = enrolment.read_cohort(place)
+    lines = [f"cohort {cohort.digest().hex()}"]
+    if trust is None:
+        lines.append("signature not checked: give --trust enrolment.pub")
+    else:
+        try:
+            cohort.verified(read_enrolment_public(trust))
+        except PeerFault:
+            raise ConfigError(f"{place} was not signed by the enrolment key in {trust}: do not use it") from None
+        lines.append("signed by the enrolment key")
+    lines += [f"client {member.name} {member.verify_key.raw.hex()}" for member in cohort.clients]
+    lines += [f"holder {member.name} {member.verify_key.raw.hex()} point {member.point}" for member in cohort.holders]
+    return lines

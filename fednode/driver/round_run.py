@@ -1,0 +1,220 @@
+"""One round, driven: the state machine says what to do, this file has it done and tells the machine what came of it.
+
+`Collecting` has the updates and `Holders` the work with the key holders; what lies between them, the charge, and what
+comes last, the release, is here. `docs/walk.md` follows one update through all three.
+"""
+
+import logging
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from fednode.driver.channel import Reply
+from fednode.driver.collecting import Collecting
+from fednode.driver.downloads import Download
+from fednode.driver.holders import Holders
+from fednode.driver.round_log import BROKEN, Tally, ended_by
+from fednode.driver.task import Node, Release, RoundOutcome, Task
+from fednode.errors import BudgetExhausted
+from fednode.privacy import Receipt
+from fednode.protocol.boxkeys import BoxKeys
+from fednode.round import (
+    AskAgain,
+    AskLater,
+    Charge,
+    Charged,
+    ChargeRefused,
+    Check,
+    Combine,
+    Confirm,
+    DeadlinePassed,
+    Discard,
+    Effect,
+    Event,
+    Fail,
+    Keep,
+    Open,
+    Publish,
+    Reject,
+    Round,
+    State,
+    StopAsked,
+    Strike,
+    WaitOver,
+)
+
+log = logging.getLogger("fednode.driver")
+
+_ASKED = {
+    "round": State.COLLECTING,
+    "boxes": State.CHECKING,
+    "confirm": State.CONFIRMING,
+    "open": State.OPENING,
+}
+"""What members are asked, and the state in which the answers count."""
+
+
+class RoundRun:
+    """Drives one round from its spec to its outcome. Used once."""
+
+    def __init__(
+        self, node: Node, task: Task, download: Download, invited: frozenset[str], keys: BoxKeys | None = None
+    ) -> None:
+        self._node, self._task, self._download = node, task, download
+        self._spec = spec = download.spec
+        self._states = {f"{spec.task}/{kind}/{spec.round}": state for kind, state in _ASKED.items()}
+        self._tally = Tally()
+        self._collecting = Collecting(node, task, download, keys, self._tally)
+        self._holders = Holders(node, task, spec, keys, self._tally)
+        self._round = Round(
+            spec_digest=spec.digest(),
+            invited=invited,
+            min_survivors=spec.terms.min_survivors,
+            holders=self._holders.points,
+            threshold=spec.sum_params.threshold,
+            boxed=keys is not None,
+        )
+        self._release: Release | None = None
+        self._deadline = math.inf
+        self._started = node.clock.time()
+
+    def run(self) -> RoundOutcome:
+        """Invite, collect, charge, open, release; returns how it ended.
+
+        A peer's fault never raises. Raises `StoreError` if a cache fails on the way to the charge, or the ledger cannot
+        write it: nothing is opened then. Last, however the round ended, its updates are deleted: what that raises may
+        come after the opening. Whatever it raises, `outcome` says how far the round came.
+        """
+        try:
+            self._collecting.invite(self._round.invited)
+            for state in (State.COLLECTING, State.CHECKING, State.CONFIRMING, State.OPENING):
+                self._until(state)
+        finally:
+            self._node.updates.consume(self._spec.task, self._spec.round)
+        return self.outcome()
+
+    # --- waiting
+
+    def _until(self, state: State) -> None:
+        """Take in what comes until the round has left `state`, or the time for it is over."""
+        self._deadline = self._node.clock.now() + self._spec.terms.deadline
+        while self._round.state is state:
+            if state is not State.OPENING and self._node.stop():
+                self._handle(StopAsked())
+                return
+            replies = self._node.channel.receive()
+            for reply in replies:
+                self._take(reply)
+            self._end_waits()
+            if not replies and self._round.state is state:
+                self._wait()
+
+    def _take(self, reply: Reply) -> None:
+        state = self._states.get(reply.tag)
+        if state is State.COLLECTING:
+            self._handle(self._collecting.update(reply, self._round))
+            self._collecting.let_go()
+        elif state is not None:
+            self._handle(self._holders.answer(reply, state, self._round))
+        elif "/round/" in reply.tag:
+            self._handle(self._collecting.late(reply))
+        else:
+            log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
+
+    def _end_waits(self) -> None:
+        """Clients whose update found no room are asked again when their time has come, if the round still collects."""
+        for client in self._collecting.due(self._node.clock.now()):
+            if self._round.state is State.COLLECTING:
+                self._handle(WaitOver(client))
+
+    def _wait(self) -> None:
+        if self._node.clock.now() >= self._deadline:
+            self._handle(DeadlinePassed())
+        else:
+            self._node.clock.sleep(self._node.poll)
+
+    # --- events and effects
+
+    def _handle(self, event: Event | None) -> None:
+        """Tell the round what happened, do what it says, and tell it what came of each before the next."""
+        if event is None:
+            return
+        self._round, effects = self._round.handle(event)
+        for effect in effects:
+            self._handle(self._do(effect))
+
+    def _do(self, effect: Effect) -> Event | None:
+        match effect:
+            case Keep(client):
+                return self._collecting.keep(client, self._deadline)
+            case Reject(client, reason):
+                self._tally.rejected.append((client, reason))
+            case Discard(client, reason):
+                self._tally.discarded.append((client, reason))
+            case AskLater(client, wait):
+                self._collecting.ask_later(client, wait)
+            case AskAgain(client):
+                self._collecting.ask_again(client)
+            case Fail(cause, reason):
+                self._tally.cause, self._tally.reason = cause, reason + self._why(cause)
+            case _:
+                return self._go_on(effect)
+        return None
+
+    def _go_on(self, effect: Effect) -> Event | None:
+        """What leads from the updates to the release."""
+        updates, holders = self._collecting, self._holders
+        match effect:
+            case Check(clients):
+                holders.hand_on(updates.heads_of(clients), updates.boxes_of)
+            case Strike(clients):
+                updates.strike(clients)
+            case Confirm(clients):
+                holders.confirm(updates.heads_of(clients), self._round.holders)
+            case Charge(survivors):
+                return self._charge(survivors)
+            case Open():
+                holders.open(updates.heads_of(self._round.survivors), updates.fold)
+            case Combine(points):
+                return holders.combine(points, updates.fold)
+            case Publish(receipt):
+                self._publish(receipt)
+        return None
+
+    def _charge(self, survivors: tuple[str, ...]) -> Event:
+        event = self._task.event(len(survivors))
+        try:
+            receipt = self._node.ledger.charge(event, self._spec.round, survivors)
+        except BudgetExhausted as refusal:
+            return ChargeRefused(str(refusal))
+        return Charged(receipt)
+
+    def _publish(self, receipt: Receipt) -> None:
+        total, terms = self._holders.total, self._spec.terms
+        if total is None:
+            raise RuntimeError("published before it was opened")
+        # the divisor is the public constant of the spec: dividing by who arrived would change the sensitivity
+        mean = total.astype(np.float64) * 2.0**-terms.grid_bits / terms.divisor
+        self._release = Release(mean, receipt)
+        self._download.certify(self._holders.signed())
+
+    # --- how it ended
+
+    def _why(self, cause: str) -> str:
+        """What most of those said who are missing, where a round fails for want of them."""
+        if cause == "too-few-holders":
+            return self._tally.why(self._tally.silent.items())
+        return self._collecting.why(self._round) if cause == "too-few-survivors" else ""
+
+    def outcome(self, error: BaseException | None = None) -> RoundOutcome:
+        """How the round stands; `error` is what broke the work on it off. A sum that was opened stays a release."""
+        broken = "" if error is None else ended_by(error)
+        cut = bool(broken) and not self._round.ended
+        stands = self._tally.outcome(self._spec.round, self._round, {} if cut else self._holders.unheard(self._round))
+        if broken and not stands.cause and self._release is None:
+            # nobody waited for those that had not answered yet
+            lost = () if self._round.state is State.COLLECTING else stands.lost
+            stands = replace(stands, cause=BROKEN, reason=f"broken off: {broken}", lost=lost)
+        seconds = max(0.0, self._node.clock.time() - self._started)
+        return replace(stands, seconds=seconds, release=self._release, broken=broken)

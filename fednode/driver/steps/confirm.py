@@ -1,0 +1,37 @@
+"""The final roster, signed by the holders before anything is charged: what is asked, and how answers are read."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fednode.driver.channel import Reply, Request
+from fednode.driver.query import read_answer
+from fednode.driver.task import Task
+from fednode.protocol.confirmations import CONFIRMED, check_confirmation
+from fednode.protocol.envelope import Signed, Topic
+from fednode.protocol.requests import roster_part, spec_frame
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import digest
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRequest:
+    """One request to each holder, and what their signatures must name."""
+
+    topic: Topic
+    roster: bytes
+    messages: Mapping[str, Request] = field(repr=False)
+
+
+def confirm_request(task: Task, spec: RoundSpec, heads: Iterable[Signed], points: frozenset[int]) -> ConfirmRequest:
+    """The request to the holders at `points` to sign the roster of these signed heads."""
+    roster = roster_part(heads)
+    request = Request("query", f"{task.name}/confirm/{spec.round}", spec_frame("confirm", spec, {"roster": roster}))
+    messages = {holder.name: request for holder in task.cohort.holders if holder.point in points}
+    return ConfirmRequest(Topic(spec.task, spec.round, spec.digest()), digest("roster", roster), messages)
+
+
+def read_confirmed(reply: Reply, request: ConfirmRequest, task: Task) -> Signed:
+    """A holder's signature under this very roster. Raises `PeerFault`."""
+    envelope = read_answer(reply, CONFIRMED, task, 0)
+    check_confirmation(envelope.signed, request.topic, request.roster)
+    return envelope.signed

@@ -1,0 +1,108 @@
+"""Opening one sum: what the holders are asked, how their answers are read, and what comes out."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.aggregate import Fold
+from fednode.driver.channel import Reply, Request
+from fednode.driver.query import read_answer
+from fednode.driver.task import Node, Task
+from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
+from fednode.protocol.confirmations import Confirmations
+from fednode.protocol.envelope import Signed
+from fednode.protocol.requests import roster_part, spec_frame
+from fednode.protocol.spec import RoundSpec
+from fednode.wire import digest
+from fednode_crypto import NotEnoughShares, SumScheme, Tampered, WrongAnswer
+
+log = logging.getLogger("fednode.driver")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """One request to each holder, and the digests that their answers must name."""
+
+    spec: bytes
+    roster: bytes
+    request: bytes
+    messages: Mapping[str, Request] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A holder's answer: its point, its part of the sum, and the head that it signed."""
+
+    point: int
+    body: bytes = field(repr=False)
+    signed: Signed = field(repr=False)
+
+
+def open_requests(
+    task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold, confirmed: Confirmations | None = None
+) -> OpenRequest:
+    """The request to open `fold`, whose updates have these signed heads: to the holders that confirmed this roster, or
+    to all of them under a scheme that does not ask for it."""
+    roster, wanted = roster_part(heads), fold.total.request()
+    frame = spec_frame("open", spec, {"roster": roster, "request": wanted, **(confirmed.parts() if confirmed else {})})
+    request = Request("query", f"{task.name}/open/{spec.round}", frame)
+    asked = [holder for holder in task.cohort.holders if confirmed is None or holder.point in confirmed.heads]
+    messages = {holder.name: request for holder in asked}
+    return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), messages)
+
+
+def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumScheme) -> Opening:
+    """A holder's part, signed, for this very spec, roster and request.
+
+    Raises `PeerFault`: what `read_answer` raises, "another-request", "another-point", "bad-answer" for bytes that no
+    honest holder answers, whatever is opened.
+    """
+    envelope = read_answer(reply, "answer", task, task.sum_params.answer_bytes)
+    about = envelope.about.only("point", "roster", "request")
+    named = (envelope.head.spec, about.octets("roster", 32), about.octets("request", 32))
+    if named != (request.spec, request.roster, request.request):
+        raise PeerFault("another-request", "the answer is for something else")
+    point = about.integer("point", 1, 255)
+    if point != task.cohort.member(reply.sender).point:
+        raise PeerFault("another-point", f"{reply.sender} answered for point {point}")
+    try:
+        scheme.check_answer(task.sum_params, envelope.body)
+    except Tampered as error:
+        raise PeerFault("bad-answer", str(error)) from error
+    return Opening(point, envelope.body, envelope.signed)
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The integer sum, exact, and the points whose answers contradicted the others and were left out."""
+
+    values: NDArray[np.int64] = field(repr=False)
+    left_out: tuple[int, ...] = ()
+
+
+def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes], spec_digest: bytes) -> Combined:
+    """The sum; a holder whose answer contradicts the others is left out if enough remain.
+
+    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must be: with the points whose
+    answers are wrong by then, whether enough others remained or not.
+    """
+    left_out: tuple[int, ...] = ()
+    while True:
+        rest = {point: answer for point, answer in answers.items() if point not in left_out}
+        try:
+            return Combined(node.scheme.combine(task.sum_params, fold.total, rest, spec_digest), left_out)
+        except NotEnoughShares as error:
+            raise TooFewHolders(str(error)) from error
+        except Tampered as error:
+            wrong = tuple(point for point in error.points if point in rest) if isinstance(error, WrongAnswer) else ()
+            left_out += wrong
+            if not wrong or len(rest) - len(wrong) < task.sum_params.threshold:
+                raise _rejected(error, left_out) from error
+            log.warning("the answers of points %s are wrong and left out", wrong)
+
+
+def _rejected(error: Tampered, left_out: tuple[int, ...]) -> OpeningRejected:
+    return OpeningRejected(f"the opened sum failed its check and is not published: {error}", left_out)

@@ -1,0 +1,328 @@
+"""Versioned global parameters: a write is a whole model or nothing, a read is one version and never a mix.
+
+A model lies in chunks, each under the version that wrote it, and a manifest that names them. A chunk whose bytes did
+not change is not written again: versions share it. The manifest is written last, so a version is there or it is not.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.cache.backend import CacheBackend, Limits
+from fednode.cache.fork_safety import mend_after_fork
+from fednode.errors import PeerFault, StoreError
+from fednode.protocol.chunks import Outline
+from fednode.stores.parameter_manifest import (
+    Floats,
+    Manifest,
+    StoredArray,
+    StoredChunk,
+    check_finite,
+    cut,
+    dtype_of,
+    json_metadata,
+    plain_arrays,
+    travel_digest,
+)
+
+_Wanted: TypeAlias = Callable[[StoredChunk], bool]
+_METADATA: Final = 1 << 17
+_DIGITS: Final = 18
+_FAILURES: Final = 3
+"""Deletions that may fail in one go: a server that is away is not asked for all that is left."""
+_ROW: Final = 192
+"""Bytes that a chunk or an array takes in a manifest at most, but for its name and shape."""
+
+
+class ParameterSnapshot(NamedTuple):
+    """One version as it was written: its arrays in order, read-only, float64 or float32 as they came."""
+
+    version: int
+    arrays: Mapping[str, Floats]
+
+    def vector(self, names: Iterable[str]) -> NDArray[np.float64]:
+        """These arrays as one float64 vector [d]."""
+        return np.concatenate([np.asarray(self.arrays[name], dtype=np.float64).ravel() for name in names])
+
+
+class ParameterStore:
+    """The parameters called `name`: versions 1, 2, 3, ..., of which the last `keep` can be read.
+
+    A version becomes visible only when all of it is in the backend, and what a reader got stays as it is. Everything is
+    pinned; `parameter_limits` says how much room it takes. A version that the backend lost is a `StoreError`. Each
+    version has the names, shapes and dtypes that it was written with: a later one may have others. Several stores may
+    share one backend under different names, one at a time under each. Thread-safe for any number of readers and
+    writers.
+
+    Made over a backend where an earlier store of this name left versions (its process was killed) it has those that
+    are whole, and numbers on from there; the rest goes with the next write. So give what begins anew a new name, or
+    `clear` it first. A call that was interrupted (`KeyboardInterrupt`) leaves nothing that the next write or `clear`
+    does not free; the version it wrote is there whole, or not at all. Raises `ValueError` for a `keep` under 1,
+    `TypeError` for a name that is no text, `StoreError` where the backend does not tell what it holds.
+    """
+
+    def __init__(self, backend: CacheBackend, name: str, keep: int = 2) -> None:
+        if type(keep) is not int or keep < 1:
+            raise ValueError(f"keeping {keep!r} versions leaves nothing to read; keep at least 1, a whole number")
+        if type(name) is not str:
+            raise TypeError(f"parameters called {name!r} ({type(name).__name__}) have no name; make it text (str)")
+        self._backend = backend
+        self._name = name
+        self._keep = keep
+        self._prefix = f"parameters/{quote(name, safe='')}"
+        self._writing = Lock()
+        self._kept: tuple[Manifest, ...] = ()
+        self._last = 0
+        self._unfreed: set[str] = set()
+        """Keys that may be in the backend, and stay only as far as a version needs them."""
+        self._first = 0
+        self._adopt()
+        mend_after_fork(self)
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The versions that can be read, oldest first."""
+        return tuple(manifest.version for manifest in self._kept)
+
+    def write(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> int:
+        """Store named arrays of float64 or float32, with JSON metadata, as the next version; returns its number.
+
+        Raises `ValueError` for no arrays, what is no such array (a masked one is none), a value that is not finite, and
+        metadata that is no JSON, would not come back as it is, or is over 64 KiB; `StoreError` where the backend
+        refuses. The version before is then still the newest, and what was stored already is freed.
+        """
+        plain, metadata = plain_arrays(arrays), json_metadata(metadata)
+        with self._writing:
+            self._free()
+            try:
+                manifest = self._stored(plain, metadata)
+                kept = (*self._kept, manifest)
+                self._unfreed.update(key for one in kept[: -self._keep] for key in self._keys(one))
+                self._kept, self._last = kept[-self._keep :], manifest.version
+            finally:
+                self._free()
+        return manifest.version
+
+    def read(self, version: int | None = None, names: Iterable[str] | None = None) -> ParameterSnapshot:
+        """One version (None: the newest), its arrays of these names (None: all) read-only.
+
+        Raises `StoreError` if that version is not held, or is not what was written; `ValueError` for a name that no
+        array of it has, `TypeError` for a version that is no whole number.
+        """
+        wanted = None if names is None else _names("names of arrays", names)
+        manifest, values = self._load(version, lambda stored: wanted is None or stored.chunk.array in wanted)
+        have = [array.name for array in manifest.arrays]
+        unknown = sorted(map(str, (wanted or frozenset()).difference(have)))
+        if unknown:
+            raise ValueError(
+                f"version {manifest.version} of the parameters {self._name} has no array {', '.join(unknown)}; it has "
+                f"{', '.join(have)}"
+            )
+        arrays = [array for array in manifest.arrays if wanted is None or array.name in wanted]
+        return ParameterSnapshot(manifest.version, {array.name: array.joined(values) for array in arrays})
+
+    def metadata(self, version: int | None = None) -> Mapping[str, object]:
+        """The metadata that a version (None: the newest) was written with. Raises as `read` does."""
+        return self._load(version, lambda _: False)[0].metadata
+
+    def chunks(self, version: int | None = None) -> tuple[StoredChunk, ...]:
+        """The chunks of a version (None: the newest), with the version that each one has had its bytes since.
+
+        Whoever holds all of version v holds each chunk whose version is v or less. Raises as `read` does.
+        """
+        return self._load(version, lambda _: False)[0].chunks()
+
+    def travelling(self, ids: Iterable[str], version: int | None = None) -> dict[str, NDArray[np.float32]]:
+        """Those chunks of a version (None: the newest) that have these ids, as they travel: float32 [count], read-only.
+
+        Nothing else of the model is read. Raises as `read` does.
+        """
+        asked = _names("ids of chunks", ids)
+        manifest, values = self._load(version, lambda stored: stored.id in asked)
+        found: dict[str, NDArray[np.float32]] = {}
+        for array in manifest.arrays:
+            for stored in array.chunks:
+                if stored.id in values:
+                    found[stored.id] = _as_float32(np.frombuffer(values[stored.id], dtype=array.dtype))
+                    found[stored.id].flags.writeable = False
+        return found
+
+    def clear(self) -> None:
+        """Forget every version; the next one is numbered as if they were still there."""
+        with self._writing:
+            self._unfreed.update(key for one in self._kept for key in self._keys(one))
+            self._kept = ()
+            self._free()
+
+    def after_fork(self) -> None:
+        """In a forked child: who was writing is not here; what was half written goes with this child's next write."""
+        self._writing = Lock()
+
+    def _adopt(self) -> None:
+        """Take over the versions that an earlier store left whole, and note the rest of its keys for the next write."""
+        names = {key: key[len(self._prefix) + 1 :] for key in self._backend.keys(f"{self._prefix}/")}
+        ours = {key: number for key, name in names.items() if (number := _number_in(name)) is not None}
+        whole: list[Manifest] = []
+        for version in sorted((number for key, number in ours.items() if names[key].isdigit()), reverse=True):
+            found = self._backend.get_many([self._manifest_key(version)])
+            with suppress(PeerFault):
+                manifest = Manifest.from_bytes(found.get(self._manifest_key(version)), version)
+                if self._keys(manifest) <= ours.keys():
+                    whole.insert(0, manifest)
+            if len(whole) == self._keep:
+                break
+        self._kept, self._last = tuple(whole), max(ours.values(), default=0)
+        self._unfreed.update(ours)
+
+    # --- writing
+
+    def _stored(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> Manifest:
+        """Pin what is new of these arrays, then their manifest."""
+        version, before = self._last + 1, self._kept[-1].arrays if self._kept else ()
+        known = {(array.dtype, stored.chunk): stored for array in before for stored in array.chunks}
+        listed = []
+        for name, array in arrays.items():
+            chunks = []
+            for chunk, data in cut(name, array):
+                sha = hashlib.sha256(data).digest()
+                stored = known.get((dtype_of(array), chunk))
+                if stored is None or stored.sha256 != sha:
+                    values = np.frombuffer(data, dtype=dtype_of(array))
+                    # another thread may have changed the array since it was looked at
+                    check_finite(name, values)
+                    stored = StoredChunk(chunk, version, sha, travel_digest(_as_float32(values)))
+                    self._pin(self._chunk_key(stored), data)
+                chunks.append(stored)
+            listed.append(StoredArray(name, array.shape, dtype_of(array), tuple(chunks)))
+        manifest = Manifest(version, metadata, tuple(listed))
+        self._pin(self._manifest_key(version), manifest.to_bytes())
+        return manifest
+
+    def _pin(self, key: str, data: bytes) -> None:
+        # noted before: whatever breaks this off, it is freed, unless a version needs it in the end
+        self._unfreed.add(key)
+        self._backend.pin(key, data)
+
+    def _free(self) -> None:
+        """Delete what no version needs; what cannot be deleted now is left for the next time."""
+        if not self._unfreed:
+            return
+        self._unfreed.difference_update(*map(self._keys, self._kept))
+        left = tuple(self._unfreed)
+        # where the last time ended: what can never be deleted keeps nothing else here
+        start, failures = self._first % max(1, len(left)), 0
+        for number in (*range(start, len(left)), *range(start)):
+            try:
+                self._backend.delete(left[number])
+                self._unfreed.discard(left[number])
+            except StoreError:
+                failures += 1
+                if failures == _FAILURES:
+                    self._first = number + 1
+                    return
+
+    # --- keys
+
+    def _manifest_key(self, version: int) -> str:
+        return f"{self._prefix}/{version}"
+
+    def _chunk_key(self, stored: StoredChunk) -> str:
+        return f"{self._prefix}/{stored.id}@{stored.version}"
+
+    def _keys(self, manifest: Manifest) -> set[str]:
+        return {self._manifest_key(manifest.version), *map(self._chunk_key, manifest.chunks())}
+
+    # --- reading
+
+    def _load(self, version: int | None, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]]:
+        """A version's manifest as it lies in the backend, and the values of those chunks that are wanted."""
+        if version is not None and type(version) is not int:
+            raise TypeError(f"a version of type {type(version).__name__} means nothing; give its number (int)")
+        while True:
+            held = self.versions
+            if not held:
+                raise StoreError(f"no version of the parameters {self._name} was written yet; write one first")
+            number = held[-1] if version is None else version
+            if number in held:
+                try:
+                    return self._found(number, wanted)
+                except _Absent as absent:
+                    # a writer that frees a version has made it unreadable before
+                    if number in self.versions:
+                        raise self._damage(number, absent.key, "missing or damaged") from None
+            if version is not None:
+                raise StoreError(f"version {number} of the parameters {self._name} is not held; held are {list(held)}")
+            # a reader of the newest was overtaken by `keep` writes, or by `clear`
+
+    def _found(self, version: int, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]]:
+        key = self._manifest_key(version)
+        manifests = self._backend.get_many([key])
+        if key not in manifests:
+            raise _Absent(key)
+        try:
+            manifest = Manifest.from_bytes(manifests[key], version)
+        except PeerFault as fault:
+            raise self._damage(version, key, f"damaged ({fault})") from fault
+        chosen = {self._chunk_key(stored): stored for stored in manifest.chunks() if wanted(stored)}
+        values = self._backend.get_many(chosen)
+        for key in chosen:
+            if key not in values:
+                raise _Absent(key)
+        return manifest, {stored.id: self._whole(version, key, stored, values[key]) for key, stored in chosen.items()}
+
+    def _whole(self, version: int, key: str, stored: StoredChunk, value: object) -> bytes:
+        if not isinstance(value, bytes) or hashlib.sha256(value).digest() != stored.sha256:
+            raise self._damage(version, key, "damaged: it is not what was written")
+        return value
+
+    def _damage(self, version: int, key: str, what: str) -> StoreError:
+        return StoreError(
+            f"version {version} of the parameters {self._name} cannot be read: {key} in {self._backend} is {what}; see "
+            "who else writes there, and start from a saved model"
+        )
+
+
+class _Absent(Exception):
+    """A part of a version is not in the backend."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
+    """Room for `keep` versions of a model and the one that is being written, trained arrays in float64, and no more."""
+    chunks, trained = outline.chunks(), frozenset(outline.trained.names)
+    largest = max(chunk.count * (8 if chunk.array in trained else 4) for chunk in chunks)
+    manifest = _METADATA + len(outline.to_bytes()) + _ROW * (len(chunks) + len(outline.names))
+    return Limits(
+        entries=(keep + 1) * (len(chunks) + 1),
+        total_bytes=(keep + 1) * (8 * outline.trained.dimension + manifest) + 4 * outline.frozen.dimension,
+        value_bytes=max(largest, manifest),
+    )
+
+
+def _number_in(name: str) -> int | None:
+    """The version that a key of the store names, without its prefix; None for a key that is none of its."""
+    digits = name.rpartition("@")[2] if "@" in name else name
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS else None
+
+
+def _names(what: str, names: Iterable[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise ValueError(f"the {what} come in a list; write [{names!r}]")
+    try:
+        return frozenset(names)
+    except TypeError as error:
+        raise TypeError(f"the {what} come in a list of text, which {names!r} is not") from error
+
+
+def _as_float32(values: NDArray[np.generic]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
