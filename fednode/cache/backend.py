@@ -1,7 +1,7 @@
 """What every cache backend promises, over `str -> Value`.
 
 Nothing here shows how a backend evicts: callers only see a miss, or a refusal.
-`tests/kit/backend.py` is the conformance kit that each backend and each wrapper passes.
+`tests/kit/cache/backend.py` is the conformance kit that each backend and each wrapper passes.
 """
 
 import math

@@ -7,7 +7,7 @@ against `bfv` it succeeds, once a round, as docs/threats.md says: a lying node i
 
 import numpy as np
 import pytest
-from kit.attacker import BFV, LyingNode, lying_node, real_cohort, reason_of
+from kit.crypto.attacker import BFV, LyingNode, lying_node, real_cohort, reason_of
 
 from fednode_crypto import Tampered
 from fednode_crypto.encoding import from_bytes

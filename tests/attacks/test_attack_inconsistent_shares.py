@@ -11,10 +11,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from kit.attacker import BFV, RING, Size, envelope, real_cohort
 from kit.cohort import opened_sum
-from kit.committee import CONTEXT, BoxedCommittee, updates_for
-from kit.insecure import InsecureRng
+from kit.crypto.attacker import BFV, RING, Size, envelope, real_cohort
+from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
+from kit.crypto.insecure import InsecureRng
 
 from fednode.errors import OpeningRejected, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_context, box_name

@@ -14,9 +14,9 @@ from math import prod
 
 import numpy as np
 import pytest
-from kit.bfv_payload import slot_places
-from kit.committee import CONTEXT, BoxedCommittee, keyed, updates_for
-from kit.insecure import InsecureRng
+from kit.crypto.bfv_payload import slot_places
+from kit.crypto.committee import CONTEXT, BoxedCommittee, keyed, updates_for
+from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, Tampered, plan, scheme

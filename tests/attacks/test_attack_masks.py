@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from kit.committee import keyed
+from kit.crypto.committee import keyed
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SystemRng, plan, scheme

@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 import pytest
-from kit.insecure import InsecureRng
+from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_clients.membership import Parts

@@ -11,9 +11,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from kit.attacker import Refused, lying_node, real_cohort
-from kit.committee import CONTEXT, BoxedCommittee, keyed, updates_for
-from kit.insecure import InsecureRng
+from kit.crypto.attacker import Refused, lying_node, real_cohort
+from kit.crypto.committee import CONTEXT, BoxedCommittee, keyed, updates_for
+from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, NotEnoughShares, WrongAnswer, plan, scheme

@@ -10,10 +10,10 @@ control is what would happen if it did not.
 
 import numpy as np
 import pytest
-from kit.attacker import BFV, asked, real_cohort, reason_of
-from kit.committee import TASK as KEY_TASK
-from kit.committee import keyed, updates_for
-from kit.insecure import InsecureRng
+from kit.crypto.attacker import BFV, asked, real_cohort, reason_of
+from kit.crypto.committee import TASK as KEY_TASK
+from kit.crypto.committee import keyed, updates_for
+from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode.errors import OpeningRejected, TooFewHolders

@@ -11,10 +11,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.attacker import LyingNode, envelope, lying_node, must_refuse, real_cohort
-from kit.committee import CONTEXT, updates_for
-from kit.insecure import InsecureRng
-from kit.judging import judge
+from kit.crypto.attacker import LyingNode, envelope, lying_node, must_refuse, real_cohort
+from kit.crypto.committee import CONTEXT, updates_for
+from kit.crypto.insecure import InsecureRng
+from kit.history.judging import judge
 
 from fednode_crypto import Demand, SystemRng, plan, scheme
 from fednode_crypto.hazmat.ring import Mask

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.backend import ROOMY
+from kit.cache.backend import ROOMY
+from kit.cache.interrupts import locks_of
+from kit.cache.redis_server import RedisServer
 from kit.children import another_thread, held_elsewhere, in_a_child
 from kit.clocks import FakeClock
-from kit.interrupts import locks_of
-from kit.redis_server import RedisServer
 
 import fednode.cache
 from fednode.cache import MISSING, Closed, FileBackend, Limits, MemoryBackend, WhenFull

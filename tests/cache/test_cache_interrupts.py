@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 import pytest
+from kit.cache.interrupts import after_every_depth, after_every_interrupt, interrupted, nothing_held
 from kit.clocks import FakeClock
-from kit.interrupts import after_every_depth, after_every_interrupt, interrupted, nothing_held
 
 from fednode.cache import MISSING, Limits, MemoryBackend
 from fednode.cache.memory.policies import POLICIES

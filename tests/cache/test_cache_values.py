@@ -14,8 +14,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from kit.backend import same
-from kit.interrupts import after_every_depth
+from kit.cache.backend import same
+from kit.cache.interrupts import after_every_depth
 
 from fednode.cache import TooLarge
 from fednode.cache.values.codec import Undecodable, decode, encode, encode_counted, freeze, size_of, thaw

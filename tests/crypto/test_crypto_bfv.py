@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.committee import TASK, KeyedCommittee, flipped, keyed, updates_for
-from kit.insecure import InsecureRng
-from kit.plainsum import InsecurePlainSum
+from kit.crypto.committee import TASK, KeyedCommittee, flipped, keyed, updates_for
+from kit.crypto.insecure import InsecureRng
+from kit.crypto.plainsum import InsecurePlainSum
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SumParams, SystemRng, Tampered, WrongAnswer, WrongParameters, plan, scheme

@@ -1,7 +1,7 @@
 """All sums behind the one interface."""
 
-from kit.plainsum import InsecureBoxedSum, InsecurePlainSum
-from kit.scheme import BoxedContract, KeyedContract
+from kit.crypto.plainsum import InsecureBoxedSum, InsecurePlainSum
+from kit.crypto.scheme import BoxedContract, KeyedContract
 
 from fednode_crypto import Demand, plan, scheme
 

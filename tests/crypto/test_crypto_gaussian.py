@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.cks import exact_gaussian
-from kit.insecure import FakeWords, InsecureRng
+from kit.crypto.cks import exact_gaussian
+from kit.crypto.insecure import FakeWords, InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto.hazmat import gaussian

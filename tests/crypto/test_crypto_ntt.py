@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.insecure import FakeWords, InsecureRng
+from kit.crypto.insecure import FakeWords, InsecureRng
 
 from fednode_crypto.hazmat import bits
 from fednode_crypto.hazmat.modular import is_prime, largest_primes, minimal_root, seal_primes

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.committee import updates_for
-from kit.insecure import InsecureRng
+from kit.crypto.committee import updates_for
+from kit.crypto.insecure import InsecureRng
 
 from fednode_crypto import Demand, Overflow, SumParams, Tampered, plan
 from fednode_crypto.encoding import from_bytes, size_of, to_bytes

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.committee import CONTEXT, BoxedCommittee, updates_for
-from kit.insecure import InsecureRng
-from kit.plainsum import InsecureBoxedSum
+from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
+from kit.crypto.insecure import InsecureRng
+from kit.crypto.plainsum import InsecureBoxedSum
 from numpy.typing import NDArray
 
 from fednode_crypto import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.insecure import InsecureRng
+from kit.crypto.insecure import InsecureRng
 
 from fednode_crypto.hazmat.stream import aes_ctr
 from fednode_crypto.rng import Rng, SystemRng

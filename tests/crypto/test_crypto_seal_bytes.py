@@ -5,7 +5,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.committee import TASK, keyed
+from kit.crypto.committee import TASK, keyed
 
 from fednode_crypto import Demand, plan, scheme
 from fednode_crypto.bfv.context import common_polynomial, setting

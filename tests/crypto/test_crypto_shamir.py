@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.insecure import InsecureRng
+from kit.crypto.insecure import InsecureRng
 
 from fednode_crypto.hazmat.lagrange import amplification, cleared, dependency, lagrange, lift, opening_growth
 from fednode_crypto.hazmat.modular import seal_primes

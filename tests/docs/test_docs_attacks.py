@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = [line for line in (ROOT / "docs/attacks.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")][
     2:
 ]
-MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/attacks").glob("test_*.py"))
+MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/attacks").rglob("test_*.py"))
 
 
 def named(row: str) -> list[str]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kit.redis_server import RedisServer, free_port
+from kit.cache.redis_server import RedisServer, free_port
 
 import fednode.cache
 from fednode.cache import Limits, MemoryBackend, RedisAddress, RedisBackend, RedisOptions, near

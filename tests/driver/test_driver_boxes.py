@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, opened_sum
-from kit.judging import judge
+from kit.history.judging import judge
 
 from fednode.driver.channel import Request
 from fednode.driver.driver import Driver

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, opened_sum
-from kit.plainsum import InsecureBoxedSum
+from kit.crypto.plainsum import InsecureBoxedSum
 
 from fednode.aggregate import Fold
 from fednode.driver import Reply, Request

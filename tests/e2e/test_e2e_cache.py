@@ -6,8 +6,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from kit.insecure import InsecureRng
-from kit.redis_server import Authority, RedisServer, free_port
+from kit.cache.redis_server import Authority, RedisServer, free_port
+from kit.crypto.insecure import InsecureRng
 from kit.smallrun import report_of, small_run, small_settings
 
 from fednode.assemble.inprocess_run import Inside, run_inproc

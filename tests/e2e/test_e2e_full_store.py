@@ -1,7 +1,7 @@
 """A store without room for a while: who found none is asked again within the round, and the report says how often."""
 
 import pytest
-from kit.plainsum import InsecurePlainSum
+from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import report_of, small_run
 
 from fednode.assemble import session

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from kit.plainsum import InsecurePlainSum
+from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import small_run
 
 from fednode.assemble.inprocess_run import Inside, logging_to

@@ -4,8 +4,8 @@ from itertools import count
 
 import numpy as np
 import pytest
-from kit.insecure import InsecureRng
-from kit.plainsum import InsecureBoxedSum, InsecurePlainSum
+from kit.crypto.insecure import InsecureRng
+from kit.crypto.plainsum import InsecureBoxedSum, InsecurePlainSum
 from kit.smallrun import report_of, small_run
 from safetensors.numpy import load_file
 

@@ -68,8 +68,11 @@ def test_the_import_contracts_find_a_planted_breach(tmp_path, fault):
     (tmp_path / "crypto" / "fednode_crypto" / "hazmat" / "__init__.py").touch()
     (tmp_path / "fednode" / "cli" / "__init__.py").write_text("def main(): ...\n")
     # the imports that the contracts make an exception for have to be there
-    (tmp_path / "fednode" / "cache" / "redis.py").write_text("import redis\n")
-    (tmp_path / "fednode" / "cache" / "values.py").write_text("import torch\n")
+    for place, package in (("redis/client.py", "redis"), ("values/codec.py", "torch")):
+        module = tmp_path / "fednode" / "cache" / place
+        module.parent.mkdir(exist_ok=True)
+        (module.parent / "__init__.py").touch()
+        module.write_text(f"import {package}\n")
     assert lint_imports(tmp_path) == 0
     (tmp_path / "fednode" / "cache" / "__init__.py").write_text(fault + "\n")
     assert lint_imports(tmp_path) == 1

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 from kit.clocks import FakeClock
-from kit.insecure import InsecureRng
-from kit.plainsum import InsecurePlainSum
+from kit.crypto.insecure import InsecureRng
+from kit.crypto.plainsum import InsecurePlainSum
 from numpy.typing import NDArray
 
 from fednode.assemble.enrolment import enrol_simulation

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.backend import ROOMY
+from kit.cache.backend import ROOMY
 from kit.clocks import FakeClock
 
 from fednode.cache import FileBackend, Limits, WhenFull

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from kit.plainsum import InsecurePlainSum
+from kit.crypto.plainsum import InsecurePlainSum
 
 from fednode.assemble.inprocess_run import Inside, RunResult, run_inproc
 from fednode.observer import SilentObserver, StopFlag

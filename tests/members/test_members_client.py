@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kit.cohort import TASK, FakeCohort, FakeSum, Size
-from kit.insecure import InsecureRng
-from kit.judging import judge
+from kit.crypto.insecure import InsecureRng
+from kit.history.judging import judge
 
 from fednode.disk import atomic as files
 from fednode.driver.steps.ceremony import agree_on_key

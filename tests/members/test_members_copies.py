@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kit.chunking import chunked, outline_of
+from kit.cache.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, Size
 
 from fednode.errors import PeerFault

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from kit.chunking import chunked, outline_of
+from kit.cache.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
 
 from fednode.driver.steps.ceremony import agree_on_key

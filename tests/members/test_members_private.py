@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.cohort import TASK, FakeSum, Size
-from kit.insecure import InsecureRng
-from kit.plainsum import InsecureSealer
+from kit.crypto.insecure import InsecureRng
+from kit.crypto.plainsum import InsecureSealer
 
 from fednode.protocol.spec import RoundSpec
 from fednode.protocol.values import Bounded, Noised

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.insecure import InsecureRng
+from kit.crypto.insecure import InsecureRng
+from kit.crypto.plainsum import InsecurePlainSum
 from kit.members import small_sum
-from kit.plainsum import InsecurePlainSum
 
 from fednode.aggregate import Fold
 from fednode.errors import PeerFault

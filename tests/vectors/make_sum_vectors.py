@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kit.bfv_payload import insecure_payload
-from kit.committee import TASK, BoxedCommittee, Committee, keyed
-from kit.insecure import InsecureRng
+from kit.crypto.bfv_payload import insecure_payload
+from kit.crypto.committee import TASK, BoxedCommittee, Committee, keyed
+from kit.crypto.insecure import InsecureRng
 
 from fednode_crypto import Demand, Sealing, SumParams, plan, scheme
 from fednode_crypto.errors import CryptoError
@@ -253,7 +253,7 @@ def bfv_document() -> dict[str, Any]:
         VALUES,
         BAD,
         "holder p contributes with InsecureRng(100 + p) and answers with InsecureRng(p)",
-        "payloads are textbook BFV (tests/kit/bfv_payload.py) with InsecureRng(c), since SEAL draws its own randomness",
+        "payloads are textbook BFV (tests/kit/crypto/bfv_payload.py) with InsecureRng(c), since SEAL draws its own randomness",
     ]
     return {"what": what, "cases": [bfv_case(params, 1_000)]}
 

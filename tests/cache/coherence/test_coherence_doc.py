@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kit.coherence_instances import INSTANCES, ROUNDS, SLOW, SLOW_ROUNDS, found, rounds_found
+from kit.coherence.instances import INSTANCES, ROUNDS, SLOW, SLOW_ROUNDS, found, rounds_found
 
 DOC = (Path(__file__).resolve().parents[3] / "docs/coherence.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from kit.coherence_parts import CHANNEL, DOWN, READABLE, UP
+from kit.coherence.parts import CHANNEL, DOWN, READABLE, UP
 
 from fednode.cache.coherence.agent import Agent
 from fednode.cache.coherence.directory import Directory

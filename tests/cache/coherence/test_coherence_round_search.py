@@ -4,11 +4,11 @@ import random
 from dataclasses import replace
 
 import pytest
-from kit.coherence_instances import ROUNDS, SLOW_ROUNDS, rounds_found
-from kit.coherence_moves import Violation
-from kit.coherence_refinement import check_step
-from kit.coherence_round_parts import Down, Model, Part, Round, Shared, Up, renumbered
-from kit.coherence_round_search import Trouble, search_rounds
+from kit.coherence.instances import ROUNDS, SLOW_ROUNDS, rounds_found
+from kit.coherence.moves import Violation
+from kit.coherence.refinement import check_step
+from kit.coherence.round_parts import Down, Model, Part, Round, Shared, Up, renumbered
+from kit.coherence.round_search import Trouble, search_rounds
 
 from fednode.cache.coherence import RoundDirectory
 from fednode.driver.downloads import Downloads

@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from kit.coherence_instances import INSTANCES, SLOW, found
-from kit.coherence_moves import Rules, Violation
-from kit.coherence_parts import (
+from kit.coherence.instances import INSTANCES, SLOW, found
+from kit.coherence.moves import Rules, Violation
+from kit.coherence.parts import (
     CHANNEL,
     DOWN,
     READABLE,
@@ -19,8 +19,8 @@ from kit.coherence_parts import (
     view_of,
     without_grants,
 )
-from kit.coherence_search import search
-from kit.coherence_timed import timed_search
+from kit.coherence.search import search
+from kit.coherence.timed import timed_search
 
 from fednode.cache.coherence.agent import Agent
 from fednode.cache.coherence.directory import Directory
