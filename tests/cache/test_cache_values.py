@@ -18,8 +18,8 @@ from kit.cache.backend import same
 from kit.cache.interrupts import after_every_depth
 
 from fednode.cache import TooLarge
+from fednode.cache.values import freeze as owned
 from fednode.cache.values.codec import Undecodable, decode, encode, encode_counted, freeze, size_of, thaw
-from fednode.cache.values.codec import freeze as owned
 from fednode.cache.values.freeze import DEPTH, NODES
 
 DTYPES = [

@@ -253,7 +253,7 @@ def bfv_document() -> dict[str, Any]:
         VALUES,
         BAD,
         "holder p contributes with InsecureRng(100 + p) and answers with InsecureRng(p)",
-        "payloads are textbook BFV (tests/kit/crypto/bfv_payload.py) with InsecureRng(c), since SEAL draws its own randomness",
+        "payloads are textbook BFV (kit.crypto.bfv_payload) with InsecureRng(c), since SEAL draws its own randomness",
     ]
     return {"what": what, "cases": [bfv_case(params, 1_000)]}
 

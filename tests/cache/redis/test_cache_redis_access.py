@@ -16,10 +16,10 @@ from kit.cache.redis_server import Authority, RedisServer, free_port
 from kit.clocks import FakeClock
 
 from fednode.cache import Limits
+from fednode.cache.redis import client as redis_door
 from fednode.cache.redis.address import Names, RedisAddress, TlsFiles
 from fednode.cache.redis.backend import RedisBackend
 from fednode.cache.redis.client import LinkOptions
-from fednode.cache.redis.client import client as redis_door
 from fednode.cache.redis.eviction_check import check_no_eviction
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.wrappers.tiered import Tiered

@@ -3,7 +3,7 @@
     class TestMyBackend(BackendKit):
         def make(self, clock, limits): return MyBackend(clock, limits)
 
-`pass_time` is for a backend whose server has a clock of its own. `kit.cache.backend_machine` has the random walk against a
+`pass_time` is for a backend whose server has a clock. `kit.cache.backend_machine` has the random walk against a
 dict. What depends on eviction or refusal is tested where the backend is; here stands what all of them promise.
 """
 
