@@ -73,7 +73,7 @@ def randomness_is_an_argument(sources: list[Source]) -> Iterator[Finding]:
 
 
 def unique_import_names(root: Path) -> Iterator[Finding]:
-    """An installation adds fednode, fednode_clients and fednode_crypto, and no other importable name.
+    """An installation adds fednode, fednode_clients, fednode_crypto and fednode_study, and no other importable name.
 
     PyPI has packages that install exactly `clients` and `crypto`: one of them would silently take ours over.
     """

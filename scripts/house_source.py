@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED = {".git", ".venv", ".hypothesis", "__pycache__", "build", "dist", "runs"}
-PACKAGES = {"fednode": Path("fednode"), "fednode_clients": Path("clients"), "fednode_crypto": Path("crypto")}
+PACKAGES = {
+    "fednode": Path("fednode"),
+    "fednode_clients": Path("clients"),
+    "fednode_crypto": Path("crypto"),
+    "fednode_study": Path("experiments"),
+}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -36,8 +41,8 @@ class Source:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it is part of one of the three installed packages."""
-        return self.path.parts[0] in {"fednode", "clients", "crypto"}
+        """Whether it is part of an installed package: the product, or the study that is installed with it."""
+        return self.path.parts[0] in {"fednode", "clients", "crypto"} or self.path.parts[1:2] == ("fednode_study",)
 
     def functions(self) -> Iterator[Function]:
         return (node for node in ast.walk(self.tree) if isinstance(node, Function))

@@ -35,6 +35,6 @@ def run(settings: RunSettings, observer: Observer, stop: StopFlag) -> "RunResult
 
 def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     """For each text the most likely label of the model in `folder`, and its share of certainty (0 to 1)."""
-    from fednode.assemble.model_file import predict_texts
+    from fednode_study.model_file import predict_texts
 
     return predict_texts(folder, texts)

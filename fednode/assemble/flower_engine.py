@@ -45,7 +45,7 @@ APP_FILES: Mapping[str, str] = {
     ),
     "customer_service/client_app.py": (
         '"""The ClientApp: clients and key holders of FedNode."""\n\n'
-        "from fednode_clients.app import build_app\nfrom fednode_clients.membership import Parts\n\n"
+        "from fednode_study.app import build_app\nfrom fednode_clients.membership import Parts\n\n"
         "app = build_app(Parts())\n"
     ),
 }

@@ -92,7 +92,7 @@ def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunRe
 def _execute(session: Session, keys: Path, inside: Inside) -> FednodeError | None:
     from fednode.inproc import InProcGrid, run_in_process
     from fednode.server import build_server_app
-    from fednode_clients.app import build_app
+    from fednode_study.app import build_app
 
     settings = session.plan.settings
     try:

@@ -12,10 +12,10 @@ from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
 from fednode.reports.figures import bound
 from fednode.settings import RunSettings
-from fednode_clients.data import Dataset
-from fednode_clients.experiment import ExperimentConfig, deal, load_dataset
-from fednode_clients.features import load_vectors
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
+from fednode_study.data import Dataset
+from fednode_study.experiment import ExperimentConfig, deal, load_dataset
+from fednode_study.features import load_vectors
 
 SAMPLER_DISTANCE = 2.0**-130
 """No draw of the discrete Gaussian is further than this from the ideal one, in total variation

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.assemble.enrolment import HOW_ENROLLED
-from fednode.assemble.model_file import accuracy, write_model
 from fednode.assemble.planning import Plan
 from fednode.assemble.stores import Stores, open_stores
 from fednode.clock import Clock, SystemClock
@@ -25,8 +24,9 @@ from fednode.privacy.chain import History, replay
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
 from fednode.stores import ParameterStore, UpdateStore
-from fednode_clients.experiment import Experiment, load_experiment
 from fednode_crypto import SumScheme
+from fednode_study.experiment import Experiment, load_experiment
+from fednode_study.model_file import accuracy, write_model
 
 if TYPE_CHECKING:
     from fednode.server import ArrayRecord, Grid, MetricRecord

@@ -15,10 +15,10 @@ from fednode.inproc import InProcGrid, run_in_process
 from fednode.observer import SilentObserver, StopFlag
 from fednode.reports import parse_report
 from fednode.settings import RunSettings, resolve
-from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.limits import Limits
 from fednode_clients.membership import Parts
+from fednode_study.app import build_app
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
 SERVER, CLIENT = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -70,7 +70,7 @@ def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
     from fednode.assemble.inprocess_run import run_inproc
 
     app = shown(CLIENT)["app"]
-    monkeypatch.setattr("fednode_clients.app.build_app", lambda _parts: app)
+    monkeypatch.setattr("fednode_study.app.build_app", lambda _parts: app)
     x = np.random.default_rng(1).standard_normal((30, 64)).astype(np.float32)
     np.savez("mine.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
     result = run_inproc(resolve(None, {}, {**messages, "clients": 4}), SilentObserver(), StopFlag())

@@ -12,33 +12,32 @@ from setuptools import find_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS = {"fednode": ".", "fednode_clients": "clients", "fednode_crypto": "crypto", "fednode_study": "experiments"}
 
 
 def plain(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"), [("fednode", "."), ("fednode_clients", "clients"), ("fednode_crypto", "crypto")]
-)
+@pytest.mark.parametrize(("name", "folder"), FOLDERS.items())
 def test_each_package_comes_from_this_tree(name, folder):
     origin = importlib.util.find_spec(name).origin
     assert Path(origin).resolve() == (ROOT / folder / name / "__init__.py").resolve()
 
 
-def test_an_installation_adds_three_names_and_no_other():
+def test_an_installation_adds_four_names_and_no_other():
     table = PROJECT["tool"]["setuptools"]["packages"]["find"]
     found = {
         name.split(".")[0]
         for where in table["where"]
         for name in find_packages(str(ROOT / where), include=table["include"])
     }
-    assert found == {"fednode", "fednode_clients", "fednode_crypto"}
+    assert found == set(FOLDERS)
 
 
 def test_every_package_says_that_it_is_typed():
     data = PROJECT["tool"]["setuptools"]["package-data"]
-    for name, folder in (("fednode", "."), ("fednode_clients", "clients"), ("fednode_crypto", "crypto")):
+    for name, folder in FOLDERS.items():
         assert data[name][0] == "py.typed" and (ROOT / folder / name / "py.typed").exists()
 
 
@@ -56,7 +55,7 @@ def test_everything_that_is_asked_for_is_pinned():
 @pytest.mark.parametrize("fault", ["from fednode.cli import main", "import torch"])
 def test_the_import_contracts_find_a_planted_breach(tmp_path, fault):
     """A small copy of the house, with one arrow that runs up."""
-    for folder, name in ((".", "fednode"), ("clients", "fednode_clients"), ("crypto", "fednode_crypto")):
+    for name, folder in FOLDERS.items():
         (tmp_path / folder / name).mkdir(parents=True)
         (tmp_path / folder / name / "__init__.py").touch()
     for name in layers():
@@ -87,7 +86,7 @@ def layers():
 def lint_imports(folder):
     (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     code = (
-        "import sys; sys.path[:0] = ['.', 'clients', 'crypto']; "
+        "import sys; sys.path[:0] = ['.', 'clients', 'crypto', 'experiments']; "
         "from importlinter.cli import lint_imports; sys.exit(lint_imports())"
     )
     return subprocess.run([sys.executable, "-P", "-c", code], cwd=folder, capture_output=True, check=False).returncode

@@ -28,9 +28,9 @@ from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
 from fednode.reports.markup import Markup
 from fednode.server import GridChannel, build_server_app
-from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import Parts
+from fednode_study.app import build_app
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
 ALWAYS = {"report.html", "report.json", "run.log", "config.toml"}

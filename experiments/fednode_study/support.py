@@ -11,8 +11,8 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-from fednode_clients.support_grammar import BACKGROUND, CLOSERS, OPENERS, WORDS
-from fednode_clients.support_intents import INTENTS, Intent
+from fednode_study.support_grammar import BACKGROUND, CLOSERS, OPENERS, WORDS
+from fednode_study.support_intents import INTENTS, Intent
 
 SEED = "fednode support 1"
 MESSAGES_PER_INTENT = 400

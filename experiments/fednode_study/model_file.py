@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fednode.disk.atomic import write_whole
 from fednode.errors import DataError
-from fednode_clients.experiment import Experiment
-from fednode_clients.features import from_metadata
+from fednode_study.experiment import Experiment
+from fednode_study.features import from_metadata
 
 MODEL_NAME = "model.safetensors"
 

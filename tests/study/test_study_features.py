@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError, DataError
-from fednode_clients.features import ROW_LENGTH, HashedText, SentenceVectors, from_metadata, load_vectors, to_row_length
+from fednode_study.features import ROW_LENGTH, HashedText, SentenceVectors, from_metadata, load_vectors, to_row_length
 
 
 @settings(max_examples=40, deadline=None)

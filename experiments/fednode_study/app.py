@@ -8,9 +8,9 @@ from flwr.clientapp import ClientApp
 
 from fednode.protocol.requests import frame_kind
 from fednode.records import arrays_of, to_content
-from fednode_clients.learning import local_sum
 from fednode_clients.membership import Members, Parts
 from fednode_clients.mods import asked_frame, clip_of, consent, gradient_sum, place_of, sealing
+from fednode_study.learning import local_sum
 
 log = logging.getLogger("fednode.clients")
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import ConfigError, DataError
-from fednode_clients import support
+from fednode_study import support
 
 BANKING77_SOURCE = (
     "BANKING77, Casanueva et al. 2020, Efficient Intent Detection with Dual Sentence Encoders; "

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
 from fednode.protocol.model import Layout
-from fednode_clients.experiment import ExperimentConfig, load_experiment
 from fednode_clients.membership import Place
 from fednode_clients.training.gradients import GradientSum, clipped_gradient_sum
 from fednode_clients.training.models import linear_head, load_vector, travelling
+from fednode_study.experiment import ExperimentConfig, load_experiment
 
 
 def local_sum(place: Place, arrays: Mapping[str, NDArray[np.generic]], clip: float) -> GradientSum:

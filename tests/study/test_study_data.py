@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError, DataError
-from fednode_clients.data import CsvLayout, load, load_csv, read_rows
-from fednode_clients.features import load_vectors
+from fednode_study.data import CsvLayout, load, load_csv, read_rows
+from fednode_study.features import load_vectors
 
 BANK = 'text,category\n"Where, please,\nis my card?",card_arrival\nTop up failed,top_up_failed\n'
 

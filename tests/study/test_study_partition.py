@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError
-from fednode_clients.partition import Partition, dirichlet, iid, parse
+from fednode_study.partition import Partition, dirichlet, iid, parse
 
 
 def skew(labels, shares):

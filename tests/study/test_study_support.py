@@ -5,11 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fednode_clients import support
-from fednode_clients.data import load
-from fednode_clients.features import HashedText
-from fednode_clients.support_grammar import BACKGROUND, CLOSERS, OPENERS, WORDS
-from fednode_clients.support_intents import INTENTS
+from fednode_study import support
+from fednode_study.data import load
+from fednode_study.features import HashedText
+from fednode_study.support_grammar import BACKGROUND, CLOSERS, OPENERS, WORDS
+from fednode_study.support_intents import INTENTS
 
 PINNED = "0201c6cf754e10fa5c68c42b341b70b28a14e5dbca08d25bb319b6a2e704c5dd"
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import ConfigError
-from fednode_clients.data import CsvLayout, Dataset, load
-from fednode_clients.features import Featuriser, HashedText, SentenceVectors, load_vectors
-from fednode_clients.partition import Partition, Shares
+from fednode_study.data import CsvLayout, Dataset, load
+from fednode_study.features import Featuriser, HashedText, SentenceVectors, load_vectors
+from fednode_study.partition import Partition, Shares
 
 Rows = NDArray[np.float32]
 _NONE = ""
