@@ -9,7 +9,6 @@ from scripts.house_source import PACKAGES, Finding, Source, dotted_name, importe
 
 FILES_ALLOWED = {"flwr": 6, "tenseal": 1, "opacus": 1}
 ONE_DOOR = {"redis": Path("fednode/cache/redis/client.py")}
-BENCH = Path("fednode/bench")
 CLOCK_FILE = Path("fednode/clock.py")
 CLOCKS = {"time.time", "time.monotonic", "time.perf_counter", "time.sleep", "datetime.datetime.now", "datetime.now"}
 GLOBAL_RANDOM_OK = {
@@ -37,10 +36,10 @@ def narrow_doors(sources: list[Source]) -> Iterator[Finding]:
 
 
 def one_door(sources: list[Source]) -> Iterator[Finding]:
-    """A package with one door is imported there, in tests and in benchmarks, and nowhere else."""
+    """A package with one door is imported there by the product and nowhere else."""
     for package, door in ONE_DOOR.items():
         for source in sources:
-            if source.is_shipped and source.path != door and BENCH not in source.path.parents:
+            if source.is_shipped and source.path != door:
                 for line in _lines_importing(source, package):
                     yield Finding(source.path, line, f"{package} is imported in {door} alone: use what that gives")
 

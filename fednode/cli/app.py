@@ -7,7 +7,7 @@ import click
 import typer
 
 import fednode
-from fednode.cli.bench import bench_app
+from fednode.cli.bench import bench_command
 from fednode.cli.cache import cache_app
 from fednode.cli.exits import LEDGER_CAUSES, UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
 from fednode.cli.keys import keys_app
@@ -28,7 +28,11 @@ app.command("run", epilog=epilog())(run_command)
 app.command("predict")(predict_command)
 app.command("ledger", epilog=epilog(LEDGER_CAUSES))(ledger_command)
 app.add_typer(keys_app, name="keys")
-app.add_typer(bench_app, name="bench")
+app.command(
+    "bench",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)(bench_command)
 app.add_typer(cache_app, name="cache")
 
 

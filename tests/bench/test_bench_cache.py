@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from kit.clocks import FakeClock
 
-from fednode.bench.cache import array, hot, limits, many, plot, report, suite, sweep
-from fednode.bench.cache.suite import CacheOptions, Measured
-from fednode.bench.processes import RowFailed
-from fednode.bench.trace.reading import BadTrace
-from fednode.bench.trace.suite import Ratios, Replayed
-from fednode.bench.verdicts import Check, Outcome, exit_code
+from benchmarks.cache import array, hot, limits, many, plot, report, suite, sweep
+from benchmarks.cache.suite import CacheOptions, Measured
+from benchmarks.harness.processes import RowFailed
+from benchmarks.harness.verdicts import Check, Outcome, exit_code
+from benchmarks.trace.reading import BadTrace
+from benchmarks.trace.suite import Ratios, Replayed
 from fednode.errors import ConfigError
 
 NAMES = ("hot", "many", "array", "trace", "updates", "frozen", "invalidation", "sweep")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fednode.bench.cache.frozen import Downloaded, downloads, work
+from benchmarks.cache.frozen import Downloaded, downloads, work
 
 
 def test_a_frozen_half_over_twenty_rounds_costs_little_more_than_half():

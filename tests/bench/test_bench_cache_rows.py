@@ -5,8 +5,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from fednode.bench.cache import array, columns, hot, many, peers, stores, suite, sweep, updates
-from fednode.bench.cache.updates import Load
+from benchmarks.cache import array, columns, hot, many, peers, stores, suite, sweep, updates
+from benchmarks.cache.updates import Load
 from fednode.cache import MISSING, StoreFull
 from fednode.cache.memory.policies import POLICIES
 from fednode.clock import SystemClock
@@ -154,4 +154,4 @@ def test_values_have_their_size_and_differ():
 def test_each_row_is_a_program():
     for row in suite.ROWS:
         if row != "trace":
-            assert callable(import_module(f"fednode.bench.cache.{row}").work)
+            assert callable(import_module(f"benchmarks.cache.{row}").work)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.clocks import FakeClock
 
-from fednode.bench.cache.windows import OverKeys, Side, Spread, answer, count_for, in_turn, once
+from benchmarks.harness.windows import OverKeys, Side, Spread, answer, count_for, in_turn, once
 
 seconds = st.lists(st.floats(1e-9, 1e3), min_size=2, max_size=40)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.clocks import FakeClock
 
-from fednode.bench.processes import CORE, ONE_THREAD, Job, RowFailed, run_job, run_side_by_side
-from fednode.bench.results import date_of, machine, write_results
-from fednode.bench.timing import Repeats, Stopwatch, Timing
-from fednode.bench.verdicts import Check, Outcome, Verdict, exit_code, readable
+from benchmarks.harness.processes import CORE, ONE_THREAD, Job, RowFailed, run_job, run_side_by_side
+from benchmarks.harness.results import date_of, machine, write_results
+from benchmarks.harness.timing import Repeats, Stopwatch, Timing
+from benchmarks.harness.verdicts import Check, Outcome, Verdict, exit_code, readable
 from fednode.errors import StoreError
 
 
@@ -61,57 +61,61 @@ def test_repeats_that_measure_nothing_are_refused(wrong):
 
 
 PROGRAM = """
-import json, os, resource, sys
-from fednode.bench.worker import peak_bytes, stay_on_one_core
-stay_on_one_core()
-asked = json.load(sys.stdin)
-print("a library says hello")
-cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-print(json.dumps({"cores": cores, "threads": os.environ["OMP_NUM_THREADS"], "pid": os.getpid(), "asked": asked,
-                  "peak": peak_bytes(), "telemetry": os.environ["FLWR_TELEMETRY_ENABLED"]}))
+import os
+from benchmarks.harness.worker import peak_bytes
+
+def work(asked):
+    print("a library says hello")
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    return {"cores": cores, "threads": os.environ["OMP_NUM_THREADS"], "pid": os.getpid(), "asked": asked,
+            "peak": peak_bytes(), "telemetry": os.environ["FLWR_TELEMETRY_ENABLED"]}
 """
 
 
 @pytest.fixture
-def script(tmp_path):
-    path = tmp_path / "row.py"
-    path.write_text(PROGRAM)
-    return path
+def program(tmp_path, monkeypatch):
+    """Write the module of a row; return its name."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def write(text=PROGRAM):
+        (tmp_path / "a_row_of_tests.py").write_text(text)
+        return "a_row_of_tests"
+
+    return write
 
 
-def test_a_row_has_a_process_of_its_own_on_one_core_with_one_thread(script):
-    found = run_job(Job("a row", script, {"dimension": 7}))
+def test_a_row_has_a_process_of_its_own_on_one_core_with_one_thread(program):
+    found = run_job(Job("a row", program(), {"dimension": 7}))
     assert found["asked"] == {"dimension": 7}
     assert (len(found["cores"]), found["threads"], found["telemetry"]) == (1, "1", "0")
     assert found["pid"] != os.getpid() and 5e6 < found["peak"] < 5e9
 
 
-def test_jobs_side_by_side_answer_in_order_from_different_cores(script):
-    found = run_side_by_side([Job(f"row {i}", script, {"i": i}) for i in range(2)])
+def test_jobs_side_by_side_answer_in_order_from_different_cores(program):
+    name = program()
+    found = run_side_by_side([Job(f"row {i}", name, {"i": i}) for i in range(2)])
     assert [answer["asked"]["i"] for answer in found] == [0, 1]
     if len(os.sched_getaffinity(0)) > 1:
         assert found[0]["cores"] != found[1]["cores"]
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("text", "words"),
     [
         ("raise SystemExit('no such matrix')", "code 1.*no such matrix"),
-        ("print('not json')", "code 0"),
-        ("print([1])", "code 0"),
-        ("pass", "nothing"),
+        ("import os; print('not json', flush=True); os._exit(0)", "code 0"),
+        ("work = lambda asked: [1]", "code 0"),
+        ("import os; os._exit(7)", "code 7.*nothing"),
     ],
 )
-def test_a_process_without_an_answer_is_one_sentence(tmp_path, program, words):
-    path = tmp_path / "row.py"
-    path.write_text(program)
+def test_a_process_without_an_answer_is_one_sentence(program, text, words):
     with pytest.raises(RowFailed, match=f"a row.*{words}"):
-        run_job(Job("a row", path, {}))
+        run_job(Job("a row", program(text), {}))
 
 
 def test_a_module_is_run_by_the_worker():
     asked = {"dimension": 100, "clients": 3, "repeats": {"least": 1, "seconds": 0.0, "most": 1}}
-    job = Job("plain", "fednode.bench.sums.plain", asked)
+    job = Job("plain", "benchmarks.sums.plain", asked)
     done = subprocess.run(
         job.command(),
         input=json.dumps(asked),

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from fednode.bench.cache import invalidation, limits
-from fednode.bench.cache.sharer import ECHO, PARCEL, REPLY, receive, send, serve
-from fednode.bench.cache.windows import Spread
+from benchmarks.cache import invalidation, limits
+from benchmarks.cache.sharer import ECHO, PARCEL, REPLY, receive, send, serve
+from benchmarks.harness.windows import Spread
 from fednode.cache.coherence.round_directory import Parcel, pack
 
 

@@ -3,14 +3,15 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from kit.clocks import FakeClock
 
-from fednode.bench.sums import limits, plot, report, suite
-from fednode.bench.sums.cases import (
+from benchmarks.harness.timing import Repeats, Timing
+from benchmarks.harness.verdicts import Outcome
+from benchmarks.sums import limits, plot, report, suite
+from benchmarks.sums.cases import (
     LARGEST_VALUE,
     Case,
     Confirmed,
@@ -20,9 +21,7 @@ from fednode.bench.sums.cases import (
     some_floats,
     some_values,
 )
-from fednode.bench.sums.report import Exactness, Measured, Memory
-from fednode.bench.timing import Repeats, Timing
-from fednode.bench.verdicts import Outcome
+from benchmarks.sums.report import Exactness, Measured, Memory
 from fednode.errors import ConfigError
 
 MILLION = 1_000_000
@@ -125,15 +124,6 @@ def test_memory_is_compared_under_one_plan():
     assert {one["planned"] for one in asked} == {1_000}
     assert [one["clients"] for one in asked if "clients" in one] == [10, 1_000]
     assert measured.memory.ratio == pytest.approx(1.0, abs=1e-4)
-
-
-def test_without_the_script_the_row_is_left_out_aloud(monkeypatch):
-    monkeypatch.setattr(suite, "CKKS_SCRIPT", Path("nowhere/bench_ckks.py"))
-    measured, _, said = run(replace(suite.QUICK, rows=("ckks", "plain")))
-    assert {row for row, _, _ in measured.rows} == {"plain"}
-    assert any("ckks: left out" in line for line in said)
-    verdicts = limits.judged(measured)
-    assert {verdict.outcome for verdict in verdicts} == {Outcome.OPEN}
 
 
 @pytest.mark.parametrize("wrong", [{"rows": ("paillier",)}, {"sizes": (0,)}, {"clients": (1,)}])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.bench.cache.stores import Standing
-from fednode.bench.trace import bounds, plot, replay, report, suite
-from fednode.bench.trace.policies import POLICIES
-from fednode.bench.trace.reading import BadTrace, Request, Trace, read_trace
-from fednode.bench.trace.suite import Ratios, Replayed, TraceOptions, run_trace
+from benchmarks.cache.stores import Standing
+from benchmarks.trace import bounds, plot, replay, report, suite
+from benchmarks.trace.policies import POLICIES
+from benchmarks.trace.reading import BadTrace, Request, Trace, read_trace
+from benchmarks.trace.suite import Ratios, Replayed, TraceOptions, run_trace
 from fednode.cache import MISSING
 from fednode.errors import ConfigError
 

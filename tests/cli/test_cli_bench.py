@@ -75,3 +75,10 @@ def test_a_quick_run_of_the_cache_judges_nothing(trace, tmp_path, capsys):
 def test_without_a_trace_the_run_says_how_to_give_one(tmp_path, capsys):
     assert main(["bench", "cache", "--quick", "--rows", "trace", "--out", str(tmp_path)]) == 0
     assert "give a trace of block accesses with --trace FILE" in capsys.readouterr().out
+
+
+def test_without_a_checkout_one_sentence_says_where_the_benchmarks_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fednode.__file__", str(tmp_path / "fednode" / "__init__.py"))
+    assert main(["bench", "sum", "--quick"]) == 2
+    said = capsys.readouterr().err
+    assert "make bench" in said and len(said.splitlines()) == 1

@@ -34,7 +34,7 @@ def test_tests_and_experiments_may_import_anything(tmp_path):
 
 def test_redis_outside_its_door_is_found(tmp_path):
     text = "def f():\n    from redis.a import b\n"
-    allowed = ["fednode/cache/redis/client.py", "fednode/bench/cache/x.py", "tests/x.py"]
+    allowed = ["fednode/cache/redis/client.py", "benchmarks/cache/x.py", "tests/x.py"]
     assert places(one_door(plant(tmp_path, dict.fromkeys(allowed, text)))) == []
     sources = plant(tmp_path, {"fednode/cache/y.py": text, "clients/fednode_clients/z.py": "import redis\n"})
     assert sorted(places(one_door(sources))) == [("clients/fednode_clients/z.py", 1), ("fednode/cache/y.py", 2)]

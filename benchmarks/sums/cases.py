@@ -1,0 +1,135 @@
+"""What a row is asked and what it answers; both travel between processes as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from benchmarks.harness.timing import Repeats, Timing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+VALUE_BITS: Final = 12
+"""Bits of one client's value after clip, rounding and noise, the sign included."""
+
+LARGEST_VALUE: Final = (1 << (VALUE_BITS - 1)) - 1
+HOLDERS: Final = 5
+THRESHOLD: Final = 4
+FLOAT_BYTES: Final = 4
+FOLDED: Final = 3
+"""Updates that a row really folds and opens, to see that the sum is exact; neither time nor size depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row: so many values an update, so many clients in the cohort."""
+
+    dimension: int
+    clients: int
+    repeats: Repeats = field(default_factory=Repeats)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the case as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, asked: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(asked["dimension"], asked["clients"], Repeats(**asked["repeats"]))
+
+    @property
+    def float_bytes(self) -> int:
+        """Bytes of a plain float32 update."""
+        return FLOAT_BYTES * self.dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one row measured.
+
+    `bytes_up`, `bytes_down`: one client, one round. `client`: from values to the bytes that it sends. `node`: from
+    those bytes to the running sum, a client. `holder_bytes`: what one holder receives and sends a round. `opening`:
+    from the running sum to the values, holders' part apart. `peak_bytes`: the row's process, in which all roles live.
+    `parts`: seconds of parts that are told apart. None where a scheme has no such role.
+    """
+
+    bytes_up: int
+    bytes_down: int
+    client: Timing
+    node: Timing
+    opening: Timing
+    peak_bytes: int
+    holder_bytes: int | None = None
+    holder: Timing | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+    def timings(self) -> tuple[Timing, ...]:
+        """Return all the times there are."""
+        found = (self.client, self.node, self.opening, self.holder)
+        return tuple(timing for timing in found if timing is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, answer: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        timings = {
+            name: None if answer[name] is None else Timing(**answer[name])
+            for name in ("client", "node", "opening", "holder")
+        }
+        return cls(**{**answer, **timings})
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """One holder signs a roster of all clients. `bytes_down`, `bytes_up`: the request and the answer of one holder.
+    `holder`: from the one to the other, with the record that is on disk before."""
+
+    bytes_down: int
+    bytes_up: int
+    holder: Timing
+
+    @property
+    def total(self) -> int:
+        """Bytes that one holder receives and sends for it."""
+        return self.bytes_down + self.bytes_up
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, answer: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(answer["bytes_down"], answer["bytes_up"], Timing(**answer["holder"]))
+
+
+def some_values(case: Case, client: int = 0) -> "NDArray[np.int64]":
+    """Return a client's values, int64 (dimension,), uniform over all that `VALUE_BITS` hold; the same every time."""
+    import numpy as np
+
+    generator = np.random.default_rng([case.dimension, client])
+    return generator.integers(-LARGEST_VALUE, LARGEST_VALUE + 1, case.dimension)
+
+
+def some_floats(case: Case, client: int = 0) -> "NDArray[np.float32]":
+    """Return the same values as the floats they would stand for: float32 (dimension,), within 1."""
+    import numpy as np
+
+    return (some_values(case, client) / LARGEST_VALUE).astype(np.float32)
+
+
+class WrongSum(RuntimeError):
+    """A scheme that is timed did not give the sum: its figures would mean nothing."""
+
+
+def check_sum(found: "NDArray[Any]", updates: "list[NDArray[Any]]", tolerance: float = 0.0) -> None:
+    """Raise WrongSum unless `found` is the sum of `updates`, each coordinate within `tolerance`."""
+    import numpy as np
+
+    wanted = np.sum(updates, axis=0, dtype=found.dtype)
+    if found.shape != wanted.shape or float(np.abs(found - wanted).max()) > tolerance:
+        raise WrongSum("the opened sum is not the sum of the updates: the row is not measured")

@@ -1,0 +1,96 @@
+"""Row `ring`: masks that add up with the updates; boxes for all holders and signatures are part of every figure."""
+
+from typing import Any
+
+from benchmarks.harness.timing import Stopwatch
+from benchmarks.harness.worker import peak_bytes
+from benchmarks.sums.cases import FOLDED, HOLDERS, THRESHOLD, Case, Figures, check_sum, some_values
+from benchmarks.sums.uploads import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    SPEC,
+    Client,
+    Upload,
+    associated,
+    holder_keys,
+    planned,
+)
+from fednode.clock import SystemClock
+from fednode_crypto import SumParams, SystemRng
+from fednode_crypto.identity import BoxKey, open_box
+from fednode_crypto.ring.scheme import RingMask
+
+
+def work(asked: dict[str, Any]) -> dict[str, Any]:
+    """Measure the case."""
+    case = Case.from_dict(asked)
+    return measure(case, Stopwatch(SystemClock(), case.repeats)).to_dict()
+
+
+def measure(case: Case, watch: Stopwatch) -> Figures:
+    """See that a sum opens exactly, then time each role."""
+    params, keys, rng, ring = planned(case), holder_keys(), SystemRng(), RingMask()
+    clients = [Client.made(params, keys) for _ in range(min(FOLDED, case.clients))]
+    updates = [some_values(case, number) for number in range(len(clients))]
+    uploads = [client.upload(values, rng) for client, values in zip(clients, updates, strict=True)]
+    total = ring.zero(params)
+    for upload in uploads:
+        total.absorb(upload.payload)
+    answers = {point: answer(params, keys[point - 1], point, uploads) for point in range(1, THRESHOLD + 1)}
+    check_sum(ring.combine(params, total, answers, SPEC), updates)
+    roster = [uploads[number % len(uploads)] for number in range(case.clients)]
+    fold = _Fold(params, uploads[0].payload)
+    return Figures(
+        bytes_up=len(uploads[0].to_bytes()),
+        bytes_down=case.float_bytes + HOLDERS * (KEY_BYTES + SIGNATURE_BYTES) + len(SPEC),
+        client=watch.time(lambda: clients[0].upload(updates[0], rng)),
+        node=watch.time(fold.run, before=fold.make_room),
+        opening=watch.time(lambda: ring.combine(params, total, answers, SPEC)),
+        holder_bytes=case.clients * _holder_part(uploads[0]) + len(answers[1]),
+        holder=watch.time(lambda: answer(params, keys[0], 1, roster)),
+        parts=_parts(watch, clients[0], uploads[0], case),
+        peak_bytes=peak_bytes(),
+    )
+
+
+def answer(params: SumParams, key: BoxKey, point: int, roster: list[Upload]) -> bytes:
+    """Do everything a holder does: check each header's signature, open each box, add up, answer."""
+    shares = []
+    for upload in roster:
+        upload.check()
+        shares.append(open_box(key, upload.boxes[point - 1], associated(upload.sender, point)))
+    return RingMask().answer(params, shares)
+
+
+def _holder_part(upload: Upload) -> int:
+    return KEY_BYTES + SIGNATURE_BYTES + len(upload.header) + len(upload.boxes[0])
+
+
+def _parts(watch: Stopwatch, client: Client, upload: Upload, case: Case) -> dict[str, float]:
+    rng, values = SystemRng(), some_values(case)
+    sealing = client.seal(values, rng)
+    boxes = client.boxed(sealing.shares)
+    data = upload.to_bytes()
+    return {
+        "pack, mask and share": watch.time(lambda: client.seal(values, rng)).median,
+        "boxes": watch.time(lambda: client.boxed(sealing.shares)).median,
+        "hash and sign": watch.time(lambda: client.signed(sealing.payload, boxes)).median,
+        "node: hash and check the signature": watch.time(
+            lambda: Upload.from_bytes(data, len(upload.payload)).check()
+        ).median,
+    }
+
+
+class _Fold:
+    """A running sum that always has room for one more payload."""
+
+    def __init__(self, params: SumParams, payload: bytes) -> None:
+        self._params, self._payload = params, payload
+        self._total = RingMask().zero(params)
+
+    def make_room(self) -> None:
+        if self._total.count == self._params.summands:
+            self._total = self._total.subtract(self._payload)
+
+    def run(self) -> None:
+        self._total.absorb(self._payload)
