@@ -27,7 +27,7 @@ class Fold:
             raise PeerFault("bad-payload", str(error)) from error
         return replace(self, total=total, names=(*self.names, name))
 
-    def strike(self, name: str, payload: bytes) -> "Fold":
+    def remove(self, name: str, payload: bytes) -> "Fold":
         """The fold without an update that is in it. Raises `ValueError` if it is not."""
         if name not in self.names:
             raise ValueError(f"{name} is not in this sum")

@@ -7,7 +7,7 @@ from fednode import __version__
 from fednode.assemble.claims import STRENGTH, Reached, adversary, claims
 from fednode.assemble.planning import OVERFLOW_CHANCE, SAMPLER_DISTANCE, Plan
 from fednode.assemble.session import Account, Session, Watched
-from fednode.driver import BROKEN, RoundOutcome, ended_by
+from fednode.driver import BROKEN, RoundOutcome, describe_error
 from fednode.errors import (
     BudgetExhausted,
     FednodeError,
@@ -24,7 +24,7 @@ from fednode.reports import (
     NamedReason,
     RoundRecord,
     RunRecord,
-    Task,
+    TaskFacts,
     Trust,
 )
 from fednode.reports.figures import moment, plural
@@ -118,8 +118,8 @@ def _sentence(released: int, rounds: int, error: BaseException | None) -> str:
     if error is None:
         return "the only round was released" if rounds == 1 else f"all {rounds} rounds were released"
     if not released:
-        return f"no round was released; {ended_by(error)}"
-    return f"{plural(released, 'round')} {'was' if released == 1 else 'were'} released; {ended_by(error)}"
+        return f"no round was released; {describe_error(error)}"
+    return f"{plural(released, 'round')} {'was' if released == 1 else 'were'} released; {describe_error(error)}"
 
 
 def _settings(settings: RunSettings) -> dict[str, object]:
@@ -127,8 +127,8 @@ def _settings(settings: RunSettings) -> dict[str, object]:
     return {**settings.model_dump(mode="json"), "faults": [str(fault) for fault in settings.faults]}
 
 
-def _task(plan: Plan) -> Task:
-    return Task(
+def _task(plan: Plan) -> TaskFacts:
+    return TaskFacts(
         model=f"an intent classifier, a linear head on {plan.columns} features",
         dataset=plan.dataset.name,
         source=plan.dataset.source,

@@ -14,8 +14,7 @@ from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.assemble.planning import Plan
 from fednode.assemble.stores import Stores, open_stores
 from fednode.clock import Clock, SystemClock
-from fednode.driver import Channel, Node, RoundOutcome
-from fednode.driver import Task as DriverTask
+from fednode.driver import Channel, Node, RoundOutcome, Task
 from fednode.errors import FednodeError, StoreError
 from fednode.live import SOCKET_NAME, LiveView, Tuned
 from fednode.observer import Observer, RoundProgress, StopFlag
@@ -183,13 +182,11 @@ class Session:
         write_model(self.folder, floats, experiment, self.run_id)
         self.model_digest = digest
 
-    def _task(self) -> DriverTask:
+    def _task(self) -> Task:
         if self.cohort is None:
             raise RuntimeError("a task without a cohort")
         plan = self.plan
-        return DriverTask(
-            self.run_id, self.cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure
-        )
+        return Task(self.run_id, self.cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure)
 
     def _node(self, channel: Channel, ledger: Ledger, stores: Stores) -> Node:
         plan = self.plan

@@ -2,7 +2,19 @@
 
 from fednode.driver.channel import Channel, Reply, Request
 from fednode.driver.driver import Driver
-from fednode.driver.round_log import BROKEN, ended_by
-from fednode.driver.task import Node, Release, RoundOutcome, Task
+from fednode.driver.outcome import Release, RoundOutcome
+from fednode.driver.round_log import BROKEN, describe_error
+from fednode.driver.task import Node, Task
 
-__all__ = ["BROKEN", "Channel", "Driver", "Node", "Release", "Reply", "Request", "RoundOutcome", "Task", "ended_by"]
+__all__ = [
+    "BROKEN",
+    "Channel",
+    "Driver",
+    "Node",
+    "Release",
+    "Reply",
+    "Request",
+    "RoundOutcome",
+    "Task",
+    "describe_error",
+]

@@ -10,14 +10,15 @@ from fednode.cache import StoreFull
 from fednode.driver.channel import Reply, Request
 from fednode.driver.downloads import Download
 from fednode.driver.query import read_answer
-from fednode.driver.round_log import Tally
+from fednode.driver.round_log import RoundLog
 from fednode.driver.steps.boxes import check_boxes
 from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
-from fednode.round import Arrived, Event, Faulted, Kept, Late, NotKept, Round, State
+from fednode.round import events
+from fednode.round.machine import Round, State
 from fednode.wire import join_parts, split_parts
 
 log = logging.getLogger("fednode.driver")
@@ -34,8 +35,8 @@ class Collecting:
     What comes in and what is done gives the event that the round is to be told, or None where it need not know.
     """
 
-    def __init__(self, node: Node, task: Task, download: Download, keys: BoxKeys | None, tally: Tally) -> None:
-        self._node, self._task, self._download, self._keys, self._tally = node, task, download, keys, tally
+    def __init__(self, node: Node, task: Task, download: Download, keys: BoxKeys | None, round_log: RoundLog) -> None:
+        self._node, self._task, self._download, self._keys, self._log = node, task, download, keys, round_log
         self._spec = download.spec
         self._digest = self._spec.digest()
         self._fold = Fold(node.scheme.zero(self._spec.sum_params))
@@ -63,7 +64,7 @@ class Collecting:
         self._send(self._download.requests(sorted(clients)))
 
     def _send(self, requests: Mapping[str, Request]) -> None:
-        self._tally.bytes_down.update({client: request.size for client, request in requests.items()})
+        self._log.bytes_down.update({client: request.size for client, request in requests.items()})
         self._node.channel.send(requests)
 
     def ask_later(self, client: str, wait: float) -> None:
@@ -80,14 +81,14 @@ class Collecting:
     def ask_again(self, client: str) -> None:
         """The round's request once more: the client sends what it sealed for it, and holds the model that it is of."""
         log.info("round %d: %s is asked again for what it sealed", self._spec.round, client)
-        self._tally.asked_again[client] += 1
+        self._log.asked_again[client] += 1
         self._send(self._download.requests((client,)))
 
     # --- in
 
-    def update(self, reply: Reply, now: Round) -> Event | None:
+    def update(self, reply: Reply, now: Round) -> events.Event | None:
         """An answer to this round's invitation. If it is an update, it waits for `keep` or `let_go`."""
-        self._tally.bytes_up[reply.sender] += len(reply.frame or b"")
+        self._log.bytes_up[reply.sender] += len(reply.frame or b"")
         try:
             envelope = self._read(reply, self._spec.terms.staleness)
             if envelope.head.spec == self._digest:
@@ -96,17 +97,17 @@ class Collecting:
         except PeerFault as fault:
             return self._fault(reply.sender, fault, now)
         self._waiting = (envelope, fold)
-        return Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.head.to_bytes()).digest())
+        return events.Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.head.to_bytes()).digest())
 
     def let_go(self) -> None:
         """Hold an update that was not kept no longer."""
         self._waiting = None
 
-    def late(self, reply: Reply) -> Event:
+    def late(self, reply: Reply) -> events.Event:
         """Too late for its round; that its sender has that round's model is still worth knowing."""
         with suppress(PeerFault):
             self._download.late(self._read(reply, self._task.terms.staleness))
-        return Late(reply.sender)
+        return events.Late(reply.sender)
 
     def _read(self, reply: Reply, staleness: int) -> Envelope:
         most = self._boxes_bytes() + (Basis.SIZE if staleness else 0)
@@ -129,7 +130,7 @@ class Collecting:
         already = sender in self._fold.names or now.state is not State.COLLECTING
         return self._fold if already or envelope.head.spec != self._digest else self._fold.add(sender, envelope.body)
 
-    def _fault(self, client: str, fault: PeerFault, now: Round) -> Event | None:
+    def _fault(self, client: str, fault: PeerFault, now: Round) -> events.Event | None:
         """Count it; but a client that lost its copy of the model gets the whole of it, once, and goes on."""
         waited_for = client in now.invited and client not in now.survivors
         if fault.reason == _MISSING and now.state is State.COLLECTING and waited_for:
@@ -139,12 +140,12 @@ class Collecting:
                 self._send({client: again})
                 return None
         log.warning("round %d: %s: %s", self._spec.round, client, fault)
-        self._tally.explain(fault)
-        return Faulted(client, fault.reason)
+        self._log.explain(fault)
+        return events.Faulted(client, fault.reason)
 
     # --- in the store and in the sum
 
-    def keep(self, client: str, deadline: float) -> Event:
+    def keep(self, client: str, deadline: float) -> events.Event:
         """Store, then add: an update that is in the sum is always in the store too. `deadline` is the round's."""
         if self._waiting is None:
             raise RuntimeError(f"nothing of {client} to keep")
@@ -154,7 +155,7 @@ class Collecting:
         except StoreFull as full:
             return self._turn_away(client, full, deadline)
         self._fold, self._heads[client] = fold, envelope.signed
-        return Kept(client)
+        return events.Kept(client)
 
     def _store(self, client: str, envelope: Envelope) -> None:
         """Store the payload and its boxes, both or none. Raises `StoreFull`."""
@@ -169,21 +170,21 @@ class Collecting:
             updates.withdraw(task, number, client)
             raise
 
-    def _turn_away(self, client: str, full: StoreFull, deadline: float) -> Event:
+    def _turn_away(self, client: str, full: StoreFull, deadline: float) -> events.Event:
         """There is no room: the client is asked again when the store says so, if that is before the deadline."""
         log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
         for reason in (_NO_ROOM, f"{_NO_ROOM}-yet"):
-            self._tally.explain(PeerFault(reason, str(full)))
+            self._log.explain(PeerFault(reason, str(full)))
         wait = full.retry_after
         in_time = wait is not None and self._node.clock.now() + wait < deadline
-        return NotKept(client, _NO_ROOM, wait if in_time else None)
+        return events.NotKept(client, _NO_ROOM, wait if in_time else None)
 
-    def strike(self, clients: Iterable[str]) -> None:
+    def exclude(self, clients: Iterable[str]) -> None:
         """Take these clients, whose box a holder could not open, out of the sum again."""
         for name in clients:
             log.warning("round %d: the box of %s does not open, it is struck", self._spec.round, name)
-            self._fold = self._fold.strike(name, self._stored(name))
-            self._tally.rejected.append((name, "bad-box"))
+            self._fold = self._fold.remove(name, self._stored(name))
+            self._log.rejected.append((name, "bad-box"))
             del self._heads[name]
 
     def _stored(self, name: str) -> bytes:
@@ -195,6 +196,6 @@ class Collecting:
     def why(self, now: Round) -> str:
         """What most of the clients said whose update is missing; or ""."""
         missing = now.invited - set(now.survivors)
-        turned_away = (pair for pair in self._tally.discarded if pair[1].startswith(_NO_ROOM))
-        noted = [*self._tally.rejected, *turned_away]
-        return self._tally.why(pair for pair in noted if pair[0] in missing)
+        turned_away = (pair for pair in self._log.discarded if pair[1].startswith(_NO_ROOM))
+        noted = [*self._log.rejected, *turned_away]
+        return self._log.why(pair for pair in noted if pair[0] in missing)

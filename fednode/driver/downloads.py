@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fednode.cache.coherence import RoundDirectory, too_old
 from fednode.clock import Clock
 from fednode.driver.channel import Request
-from fednode.driver.copies import Copies, Proof
 from fednode.driver.task import Task
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Signed, Topic
@@ -29,6 +28,15 @@ _SPECS = 16
 
 _LEASE = 7 * 86_400.0
 """Seconds of silence after which a client is sent everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A client's signed reply to the round whose spec has the digest `spec` proves that it held every chunk of
+    `version`: the reply names the spec, and the spec names the digest of the model."""
+
+    version: int
+    spec: bytes
 
 
 class Downloads:
@@ -48,7 +56,7 @@ class Downloads:
         self._specs: dict[bytes, RoundSpec] = {}
         self._openings: dict[bytes, tuple[int, Mapping[str, bytes]]] = {}
         self.directory = RoundDirectory.of((chunk.id for chunk in self._outline.chunks()), _LEASE)
-        self.copies = Copies()
+        self.proofs: dict[str, Proof] = {}
         self.invalidations = 0
 
     @property
@@ -125,14 +133,16 @@ class Downloads:
             return
         basis = _basis(envelope, spec)
         if basis is None or basis == Basis(spec.model_version, spec.model_digest):
-            self.copies.learn(head.sender, Proof(spec.model_version, head.spec))
+            known = self.proofs.get(head.sender)
+            if known is None or known.version <= spec.model_version:
+                self.proofs[head.sender] = Proof(spec.model_version, head.spec)
             newer = self._newer(spec.model_version)
             current = self.directory.bits(key for key in self.directory.keys if key not in newer)
             self.directory = self.directory.confirm(head.sender, current, self._clock.now())
 
     def forget(self, client: str) -> None:
         """The client says that it does not have what it had."""
-        self.copies.forget(client)
+        self.proofs.pop(client, None)
         self.directory = self.directory.forget(client)
 
     def certify(self, spec: RoundSpec, answers: Mapping[int, Signed]) -> None:
@@ -151,7 +161,7 @@ class Downloads:
 
     def _vouched(self, client: str, spec: RoundSpec) -> Proof | None:
         """The proof of an older copy that may be used, since the holders vouch that it was everybody's."""
-        proof = self.copies.of(client)
+        proof = self.proofs.get(client)
         older = proof is not None and proof.version < spec.model_version and proof.spec in self._openings
         if proof is None or not older or too_old(proof.version, spec.model_version, spec.terms.staleness):
             return None

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from fednode.driver.channel import Request
 from fednode.driver.downloads import Downloads
-from fednode.driver.query import ask, heed_stop, in_words, read_answer
-from fednode.driver.round_log import ended_by
+from fednode.driver.outcome import RoundOutcome
+from fednode.driver.query import ask, describe, raise_if_stopped, read_answer
+from fednode.driver.round_log import describe_error
 from fednode.driver.round_run import RoundRun
 from fednode.driver.steps.boxes import gather_box_keys
 from fednode.driver.steps.ceremony import AgreedKey, agree_on_key
 from fednode.driver.steps.close import PATIENCE, close_round
-from fednode.driver.task import Node, RoundOutcome, Task
+from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame
@@ -61,7 +62,7 @@ class Driver:
         that, whatever it raises, `broken` says how far the round came.
         """
         self.broken = None
-        heed_stop(self._node, f"before round {number}")
+        raise_if_stopped(self._node, f"before round {number}")
         self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
         self._inform()
         keys = gather_box_keys(self._node, self._task, number, self._untold) if self._node.scheme.boxed else None
@@ -103,7 +104,7 @@ class Driver:
         try:
             close_round(self._node, self._task, number, left, seconds)
         except Exception as error:  # noqa: BLE001 - how the round ended is what counts
-            log.warning("round %d: %s may not know that it is over: %s", number, ", ".join(left), ended_by(error))
+            log.warning("round %d: %s may not know that it is over: %s", number, ", ".join(left), describe_error(error))
 
     def parameters(self) -> NDArray[np.float64]:
         """The newest model, float64 [d], read-only."""
@@ -135,7 +136,7 @@ class Driver:
                 self._uninformed.discard(reply.sender)
                 self._untold.pop(reply.sender, None)
             except PeerFault as fault:
-                self._untold[reply.sender] = in_words(fault)
+                self._untold[reply.sender] = describe(fault)
                 log.warning("%s did not take the task: %s", reply.sender, fault)
 
     def _why_untold(self) -> str:

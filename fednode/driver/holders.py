@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fednode.aggregate import Fold
 from fednode.driver.channel import Reply
-from fednode.driver.round_log import Tally
+from fednode.driver.round_log import RoundLog
 from fednode.driver.steps.boxes import BoxRequest, box_request, read_checked
 from fednode.driver.steps.confirm import ConfirmRequest, confirm_request, read_confirmed
 from fednode.driver.steps.open import Opening, OpenRequest, combine_answers, open_requests, read_opening
@@ -20,17 +20,8 @@ from fednode.protocol.cohort import Member
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
 from fednode.protocol.spec import RoundSpec
-from fednode.round import (
-    Answered,
-    Checked,
-    Confirmed,
-    Event,
-    HolderSilent,
-    Opened,
-    OpeningFailed,
-    Round,
-    State,
-)
+from fednode.round import events
+from fednode.round.machine import Round, State
 
 log = logging.getLogger("fednode.driver")
 
@@ -41,11 +32,11 @@ class Holders:
     `points` are those that can open this round, `total` the opened sum, int64 [d], once it passed its check.
     """
 
-    def __init__(self, node: Node, task: Task, spec: RoundSpec, keys: BoxKeys | None, tally: Tally) -> None:
-        self._node, self._task, self._spec, self._keys, self._tally = node, task, spec, keys, tally
+    def __init__(self, node: Node, task: Task, spec: RoundSpec, keys: BoxKeys | None, round_log: RoundLog) -> None:
+        self._node, self._task, self._spec, self._keys, self._log = node, task, spec, keys, round_log
         self.points = frozenset(holder.point for holder in task.cohort.holders) if keys is None else keys.points
         self.total: NDArray[np.int64] | None = None
-        self._readers: dict[State, Callable[[Reply, int], Event | None]] = {}
+        self._readers: dict[State, Callable[[Reply, int], events.Event | None]] = {}
         """How an answer is read, for each state in which the holders were asked."""
         self._signed: dict[int, Signed] = {}
         self._answers: dict[int, Opening] = {}
@@ -79,7 +70,7 @@ class Holders:
 
     # --- in
 
-    def answer(self, reply: Reply, state: State, now: Round) -> Event | None:
+    def answer(self, reply: Reply, state: State, now: Round) -> events.Event | None:
         """An answer to what was asked in `state`; None for one that nobody waits for."""
         holder = self._awaited(reply, state, now)
         if holder is None:
@@ -89,7 +80,7 @@ class Holders:
         except PeerFault as fault:
             return self._silence(holder, fault, now)
         if event is not None:
-            self._tally.heard(holder.name)
+            self._log.heard(holder.name)
         return event
 
     def _awaited(self, reply: Reply, state: State, now: Round) -> Member | None:
@@ -103,36 +94,36 @@ class Holders:
         log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
         return None
 
-    def _checked(self, request: BoxRequest, reply: Reply, point: int) -> Event:
+    def _checked(self, request: BoxRequest, reply: Reply, point: int) -> events.Event:
         struck = read_checked(reply, request, self._task)
         if struck:
             number, count = self._spec.round, len(struck)
             log.warning("round %d: %s could not open the boxes of %d clients", number, reply.sender, count)
-        return Checked(point, struck)
+        return events.Checked(point, struck)
 
-    def _confirmed(self, request: ConfirmRequest, reply: Reply, point: int) -> Event:
+    def _confirmed(self, request: ConfirmRequest, reply: Reply, point: int) -> events.Event:
         self._signed[point] = read_confirmed(reply, request, self._task)
-        return Confirmed(point)
+        return events.Confirmed(point)
 
-    def _answered(self, request: OpenRequest, reply: Reply, point: int) -> Event | None:
+    def _answered(self, request: OpenRequest, reply: Reply, point: int) -> events.Event | None:
         opening = read_opening(reply, request, self._task, self._node.scheme)
         if point in self._answers:
             return None
         self._answers[point] = opening
-        self._tally.answered.add(reply.sender)
-        return Answered(point)
+        self._log.answered.add(reply.sender)
+        return events.Answered(point)
 
-    def _silence(self, holder: Member, fault: PeerFault, now: Round) -> Event:
+    def _silence(self, holder: Member, fault: PeerFault, now: Round) -> events.Event:
         """Count it, unless the holder has done its part already: a second copy that is damaged takes nothing away."""
         log.warning("round %d: %s: %s", self._spec.round, holder.name, fault)
         done = {State.CHECKING: now.checked, State.CONFIRMING: now.confirmed, State.OPENING: now.answered}
         if holder.point not in done[now.state]:
-            self._tally.silence(holder.name, fault)
-        return HolderSilent(holder.point, fault.reason)
+            self._log.silence(holder.name, fault)
+        return events.HolderSilent(holder.point, fault.reason)
 
     # --- the sum
 
-    def combine(self, points: tuple[int, ...], fold: Fold) -> Event:
+    def combine(self, points: tuple[int, ...], fold: Fold) -> events.Event:
         """Put the answers of these holders together; who contradicts the others is named."""
         answers = {point: self._answers[point].body for point in points}
         try:
@@ -140,15 +131,15 @@ class Holders:
         except (OpeningRejected, TooFewHolders) as error:
             if isinstance(error, OpeningRejected):
                 self._name_liars(error.points)
-            return OpeningFailed(str(error))
+            return events.OpeningFailed(str(error))
         self.total = combined.values
         self._name_liars(combined.left_out)
-        return Opened()
+        return events.Opened()
 
     def _name_liars(self, points: tuple[int, ...]) -> None:
         for name in [holder.name for holder in self._task.cohort.holders if holder.point in points]:
-            self._tally.answered.discard(name)
-            self._tally.silence(name, PeerFault("wrong-answer"))
+            self._log.answered.discard(name)
+            self._log.silence(name, PeerFault("wrong-answer"))
 
     def signed(self) -> dict[int, Signed]:
         """The signed heads of the answers, by point: the holders' word that this round was opened."""
@@ -161,7 +152,7 @@ class Holders:
             State.CONFIRMING: now.checked - now.confirmed,
             State.OPENING: now.holders - now.answered,
         }
-        asked = self._readers if self._tally.cause != "stopped" else ()
+        asked = self._readers if self._log.cause != "stopped" else ()
         quiet = frozenset[int]().union(*(parts[state] for state in asked))
         holders = {holder.name: holder.point for holder in self._task.cohort.holders}
         silent = {name: "no-key" for name, point in holders.items() if point not in self.points}

@@ -33,7 +33,7 @@ def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator
             node.clock.sleep(node.poll)
 
 
-def heed_stop(node: Node, when: str) -> None:
+def raise_if_stopped(node: Node, when: str) -> None:
     """Raise `Interrupted` if the operator asked to stop: that ended the waiting, and who had not answered is not to
     blame."""
     if node.stop():
@@ -54,7 +54,7 @@ def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached
         raise PeerFault(_short(fault.reason, _MOST_REASON), _short(fault.detail, _MOST_DETAIL)) from fault
 
 
-def in_words(fault: PeerFault) -> str:
+def describe(fault: PeerFault) -> str:
     """A fault as a part of a sentence: its reason, and its detail in brackets where there is one."""
     detail = _short(fault.detail, _MOST_DETAIL)
     return _short(fault.reason, _MOST_REASON) + (f" ({detail})" if detail else "")

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fednode.driver.query import in_words
-from fednode.driver.task import RoundOutcome
+from fednode.driver.outcome import RoundOutcome
+from fednode.driver.query import describe
 from fednode.errors import FednodeError, PeerFault
-from fednode.round import Round
+from fednode.round.machine import Round
 
 BROKEN = "broken"
 """The cause of a round whose work was broken off before it had come to an end of its own."""
 
 
 @dataclass(slots=True)
-class Tally:
+class RoundLog:
     """Filled while a round is driven. `rejected` and `discarded` hold (member, reason), `silent` a reason by holder.
 
     `asked_again` counts by client how often it was asked for an update that had found no room. `details` holds the
@@ -64,7 +64,7 @@ class Tally:
         """
         counted = Counter(dict(faults).values()).most_common(1)
         return "".join(
-            f"; {count} {in_words(PeerFault(reason, self.details.get(reason, '')))}" for reason, count in counted
+            f"; {count} {describe(PeerFault(reason, self.details.get(reason, '')))}" for reason, count in counted
         )
 
     def outcome(self, number: int, now: Round, silent: Mapping[str, str]) -> RoundOutcome:
@@ -88,7 +88,7 @@ class Tally:
         )
 
 
-def ended_by(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What broke something off, in words: FedNode's own, or the type of an error alone, whose words are anybody's."""
     if isinstance(error, FednodeError):
         return str(error) or type(error).__name__

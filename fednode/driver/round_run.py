@@ -14,35 +14,14 @@ from fednode.driver.channel import Reply
 from fednode.driver.collecting import Collecting
 from fednode.driver.downloads import Download
 from fednode.driver.holders import Holders
-from fednode.driver.round_log import BROKEN, Tally, ended_by
-from fednode.driver.task import Node, Release, RoundOutcome, Task
+from fednode.driver.outcome import Release, RoundOutcome
+from fednode.driver.round_log import BROKEN, RoundLog, describe_error
+from fednode.driver.task import Node, Task
 from fednode.errors import BudgetExhausted
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys
-from fednode.round import (
-    AskAgain,
-    AskLater,
-    Charge,
-    Charged,
-    ChargeRefused,
-    Check,
-    Combine,
-    Confirm,
-    DeadlinePassed,
-    Discard,
-    Effect,
-    Event,
-    Fail,
-    Keep,
-    Open,
-    Publish,
-    Reject,
-    Round,
-    State,
-    StopAsked,
-    Strike,
-    WaitOver,
-)
+from fednode.round import effects, events
+from fednode.round.machine import Round, State
 
 log = logging.getLogger("fednode.driver")
 
@@ -64,9 +43,9 @@ class RoundRun:
         self._node, self._task, self._download = node, task, download
         self._spec = spec = download.spec
         self._states = {f"{spec.task}/{kind}/{spec.round}": state for kind, state in _ASKED.items()}
-        self._tally = Tally()
-        self._collecting = Collecting(node, task, download, keys, self._tally)
-        self._holders = Holders(node, task, spec, keys, self._tally)
+        self._log = RoundLog()
+        self._collecting = Collecting(node, task, download, keys, self._log)
+        self._holders = Holders(node, task, spec, keys, self._log)
         self._round = Round(
             spec_digest=spec.digest(),
             invited=invited,
@@ -101,7 +80,7 @@ class RoundRun:
         self._deadline = self._node.clock.now() + self._spec.terms.deadline
         while self._round.state is state:
             if state is not State.OPENING and self._node.stop():
-                self._handle(StopAsked())
+                self._handle(events.StopAsked())
                 return
             replies = self._node.channel.receive()
             for reply in replies:
@@ -126,17 +105,17 @@ class RoundRun:
         """Clients whose update found no room are asked again when their time has come, if the round still collects."""
         for client in self._collecting.due(self._node.clock.now()):
             if self._round.state is State.COLLECTING:
-                self._handle(WaitOver(client))
+                self._handle(events.WaitOver(client))
 
     def _wait(self) -> None:
         if self._node.clock.now() >= self._deadline:
-            self._handle(DeadlinePassed())
+            self._handle(events.DeadlinePassed())
         else:
             self._node.clock.sleep(self._node.poll)
 
     # --- events and effects
 
-    def _handle(self, event: Event | None) -> None:
+    def _handle(self, event: events.Event | None) -> None:
         """Tell the round what happened, do what it says, and tell it what came of each before the next."""
         if event is None:
             return
@@ -144,51 +123,51 @@ class RoundRun:
         for effect in effects:
             self._handle(self._do(effect))
 
-    def _do(self, effect: Effect) -> Event | None:
+    def _do(self, effect: effects.Effect) -> events.Event | None:
         match effect:
-            case Keep(client):
+            case effects.Keep(client):
                 return self._collecting.keep(client, self._deadline)
-            case Reject(client, reason):
-                self._tally.rejected.append((client, reason))
-            case Discard(client, reason):
-                self._tally.discarded.append((client, reason))
-            case AskLater(client, wait):
+            case effects.Reject(client, reason):
+                self._log.rejected.append((client, reason))
+            case effects.Discard(client, reason):
+                self._log.discarded.append((client, reason))
+            case effects.AskLater(client, wait):
                 self._collecting.ask_later(client, wait)
-            case AskAgain(client):
+            case effects.AskAgain(client):
                 self._collecting.ask_again(client)
-            case Fail(cause, reason):
-                self._tally.cause, self._tally.reason = cause, reason + self._why(cause)
+            case effects.Fail(cause, reason):
+                self._log.cause, self._log.reason = cause, reason + self._why(cause)
             case _:
                 return self._go_on(effect)
         return None
 
-    def _go_on(self, effect: Effect) -> Event | None:
+    def _go_on(self, effect: effects.Effect) -> events.Event | None:
         """What leads from the updates to the release."""
         updates, holders = self._collecting, self._holders
         match effect:
-            case Check(clients):
+            case effects.CheckBoxes(clients):
                 holders.hand_on(updates.heads_of(clients), updates.boxes_of)
-            case Strike(clients):
-                updates.strike(clients)
-            case Confirm(clients):
+            case effects.Exclude(clients):
+                updates.exclude(clients)
+            case effects.Confirm(clients):
                 holders.confirm(updates.heads_of(clients), self._round.holders)
-            case Charge(survivors):
+            case effects.ChargeBudget(survivors):
                 return self._charge(survivors)
-            case Open():
+            case effects.Open():
                 holders.open(updates.heads_of(self._round.survivors), updates.fold)
-            case Combine(points):
+            case effects.Combine(points):
                 return holders.combine(points, updates.fold)
-            case Publish(receipt):
+            case effects.Publish(receipt):
                 self._publish(receipt)
         return None
 
-    def _charge(self, survivors: tuple[str, ...]) -> Event:
+    def _charge(self, survivors: tuple[str, ...]) -> events.Event:
         event = self._task.event(len(survivors))
         try:
             receipt = self._node.ledger.charge(event, self._spec.round, survivors)
         except BudgetExhausted as refusal:
-            return ChargeRefused(str(refusal))
-        return Charged(receipt)
+            return events.ChargeRefused(str(refusal))
+        return events.Charged(receipt)
 
     def _publish(self, receipt: Receipt) -> None:
         total, terms = self._holders.total, self._spec.terms
@@ -204,14 +183,14 @@ class RoundRun:
     def _why(self, cause: str) -> str:
         """What most of those said who are missing, where a round fails for want of them."""
         if cause == "too-few-holders":
-            return self._tally.why(self._tally.silent.items())
+            return self._log.why(self._log.silent.items())
         return self._collecting.why(self._round) if cause == "too-few-survivors" else ""
 
     def outcome(self, error: BaseException | None = None) -> RoundOutcome:
         """How the round stands; `error` is what broke the work on it off. A sum that was opened stays a release."""
-        broken = "" if error is None else ended_by(error)
+        broken = "" if error is None else describe_error(error)
         cut = bool(broken) and not self._round.ended
-        stands = self._tally.outcome(self._spec.round, self._round, {} if cut else self._holders.unheard(self._round))
+        stands = self._log.outcome(self._spec.round, self._round, {} if cut else self._holders.unheard(self._round))
         if broken and not stands.cause and self._release is None:
             # nobody waited for those that had not answered yet
             lost = () if self._round.state is State.COLLECTING else stands.lost

@@ -1,4 +1,4 @@
-"""What the driver works with, and what it says when a round is over."""
+"""What the driver works with: the task to run, and the parts of the node that have effects."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fednode.clock import Clock
 from fednode.driver.channel import Channel
 from fednode.optimiser import ServerOptimiser
-from fednode.privacy import DiscreteGaussianSum, Ledger, Receipt
+from fednode.privacy import DiscreteGaussianSum, Ledger
 from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import Layout
@@ -96,45 +96,3 @@ class Node:
     poll: float = 0.5
     staleness: Callable[[], int] | None = None
     invalidated: Callable[[int], None] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """What left the node: the mean of a sum that the ledger holds a charge for. There is none without a receipt."""
-
-    mean: NDArray[np.float64] = field(repr=False)
-    receipt: Receipt
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.receipt, Receipt):
-            raise TypeError("a release needs the ledger's receipt")
-
-
-@dataclass(frozen=True, slots=True)
-class RoundOutcome:
-    """How a round ended and who was in it. `cause` is empty for a release, else the short name of what failed.
-
-    `rejected` and `discarded` hold (member, reason); `lost` invited clients that said nothing; `silent` (holder,
-    reason). `asked_again` counts how often a client whose update had found no room was asked for it again. Bytes are
-    means over the clients that were asked (down) and that answered (up), all messages of the round
-    counted. `broken` says what broke the work on the round off, whatever had come of it by then: "" for a round that
-    went to its end. The `release` stands also where what follows it failed: the sum is open.
-    """
-
-    round: int
-    cause: str
-    reason: str
-    invited: int
-    survivors: tuple[str, ...]
-    rejected: tuple[tuple[str, str], ...]
-    discarded: tuple[tuple[str, str], ...]
-    lost: tuple[str, ...]
-    answered: tuple[str, ...]
-    silent: tuple[tuple[str, str], ...]
-    opened: bool
-    asked_again: int
-    bytes_up: float
-    bytes_down: float
-    seconds: float
-    release: Release | None = None
-    broken: str = ""

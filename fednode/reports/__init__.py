@@ -13,7 +13,7 @@ from fednode.reports.record import (
     NamedReason,
     RoundRecord,
     RunRecord,
-    Task,
+    TaskFacts,
     Trust,
 )
 from fednode.reports.summary import summary_rows
@@ -30,7 +30,7 @@ __all__ = [
     "NamedReason",
     "RoundRecord",
     "RunRecord",
-    "Task",
+    "TaskFacts",
     "Trust",
     "parse_report",
     "render_html",

@@ -59,7 +59,7 @@ class RoundRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskFacts:
     """What was trained, on what, by how many.
 
     `model` names the thing trained ("an intent classifier"); `dimension` counts its parameters; `records` is the public
@@ -189,7 +189,7 @@ class RunRecord:
     outcome: str
     outcome_sentence: str
     settings: Mapping[str, object]
-    task: Task
+    task: TaskFacts
     mechanism: Mechanism
     guarantee: Guarantee
     trust: Trust

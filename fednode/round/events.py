@@ -1,10 +1,8 @@
-"""What a round is told, and what it tells: events in, effects out. Values, and nothing that works with them."""
+"""What happened in a round: frozen values that `Round.handle` takes."""
 
 from dataclasses import dataclass
 
 from fednode.privacy.ledger import Receipt
-
-# --- events: what happened -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +67,10 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A holder opened its boxes: `struck` are the clients whose box is no good."""
+    """A holder tried its boxes: `excluded` are the clients whose box it could not open."""
 
     point: int
-    struck: tuple[str, ...]
+    excluded: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,106 +138,4 @@ Event = (
     | HolderSilent
     | Opened
     | OpeningFailed
-)
-
-# --- effects: what the driver has to do ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Store this client's update and fold it into the sum."""
-
-    client: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """Count a fault against `client`."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """Count something harmless that came too late or twice."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AskLater:
-    """Say `WaitOver` after `wait` seconds: there was no room for this client's update."""
-
-    client: str
-    wait: float
-
-
-@dataclass(frozen=True, slots=True)
-class AskAgain:
-    """Ask this client again for what it sealed: there may be room now."""
-
-    client: str
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Give every holder its boxes of these clients."""
-
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """Take the updates of these clients out of the sum: a holder could not open their boxes."""
-
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Confirm:
-    """Have every holder that could check sign the final roster: these clients."""
-
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """Charge the ledger with what these survivors added."""
-
-    survivors: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Ask every holder for its part; the receipt is the right to do so."""
-
-    receipt: Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class Combine:
-    """Put the answers of these holders together."""
-
-    points: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Write the new model back: the receipt goes into the release."""
-
-    receipt: Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """End the round without a release."""
-
-    cause: str
-    reason: str
-
-
-Effect = (
-    Keep | Reject | Discard | AskLater | AskAgain | Check | Strike | Confirm | Charge | Open | Combine | Publish | Fail
 )

@@ -5,7 +5,7 @@
         +--- too few, stopped +-------------------------+----------------> FAILED <-- refused, too few holders, rejected
 
 CHECKING and CONFIRMING are there where clients box shares for the holders (`boxed`): a client whose box does not open
-is struck from the roster, and as many holders as it takes to open sign what is left, before anything is charged.
+is excluded from the roster, and as many holders as it takes to open sign what is left, before anything is charged.
 
 A client whose update finds no room waits, and is then asked again for what it sealed: it counts among those that the
 round waits for, and only the very update that found no room is taken then.
@@ -20,37 +20,24 @@ from enum import Enum, auto
 from typing import Any
 
 from fednode.privacy.ledger import Receipt
+from fednode.round import effects
 from fednode.round.events import (
     Answered,
     Arrived,
-    AskAgain,
-    AskLater,
-    Charge,
     Charged,
     ChargeRefused,
-    Check,
     Checked,
-    Combine,
-    Confirm,
     Confirmed,
     DeadlinePassed,
-    Discard,
-    Effect,
     Event,
-    Fail,
     Faulted,
     HolderSilent,
-    Keep,
     Kept,
     Late,
     NotKept,
-    Open,
     Opened,
     OpeningFailed,
-    Publish,
-    Reject,
     StopAsked,
-    Strike,
     WaitOver,
 )
 
@@ -70,16 +57,18 @@ class State(Enum):
     FAILED = auto()
 
 
+_FROM_CLIENTS = frozenset({Arrived, Late, Faulted})
+_FROM_HOLDERS = frozenset({Checked, Confirmed, HolderSilent})
+_INTERRUPTIONS = frozenset({DeadlinePassed, StopAsked})
+
 ALLOWED: dict[State, frozenset[type]] = {
-    State.COLLECTING: frozenset({Arrived, Kept, NotKept, WaitOver, Late, Faulted, DeadlinePassed, StopAsked}),
-    State.CHECKING: frozenset({Arrived, Late, Faulted, Checked, HolderSilent, DeadlinePassed, StopAsked}),
-    State.CONFIRMING: frozenset({Arrived, Late, Faulted, Checked, Confirmed, HolderSilent, DeadlinePassed, StopAsked}),
-    State.CHARGING: frozenset({Arrived, Late, Faulted, Charged, ChargeRefused}),
-    State.OPENING: frozenset(
-        {Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent, DeadlinePassed, Opened, OpeningFailed}
-    ),
-    State.RELEASED: frozenset({Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent}),
-    State.FAILED: frozenset({Arrived, Late, Faulted, Checked, Confirmed, Answered, HolderSilent}),
+    State.COLLECTING: _FROM_CLIENTS | _INTERRUPTIONS | {Kept, NotKept, WaitOver},
+    State.CHECKING: _FROM_CLIENTS | _INTERRUPTIONS | {Checked, HolderSilent},
+    State.CONFIRMING: _FROM_CLIENTS | _INTERRUPTIONS | _FROM_HOLDERS,
+    State.CHARGING: _FROM_CLIENTS | {Charged, ChargeRefused},
+    State.OPENING: _FROM_CLIENTS | _FROM_HOLDERS | {Answered, DeadlinePassed, Opened, OpeningFailed},
+    State.RELEASED: _FROM_CLIENTS | _FROM_HOLDERS | {Answered},
+    State.FAILED: _FROM_CLIENTS | _FROM_HOLDERS | {Answered},
 }
 
 
@@ -114,7 +103,7 @@ class Round:
     turned_away: tuple[TurnedAway, ...] = ()
     faulted: frozenset[str] = frozenset()
     checked: frozenset[int] = frozenset()
-    struck: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
     confirmed: frozenset[int] = frozenset()
     answered: frozenset[int] = frozenset()
     silent: frozenset[int] = frozenset()
@@ -126,7 +115,7 @@ class Round:
         """Whether nothing can change any more."""
         return self.state in (State.RELEASED, State.FAILED)
 
-    def handle(self, event: Event) -> "tuple[Round, tuple[Effect, ...]]":
+    def handle(self, event: Event) -> "tuple[Round, tuple[effects.Effect, ...]]":
         """The next value of the round and what is to be done now.
 
         `Keep` is answered with `Kept` or `NotKept` before anything else happens: an update that is in the sum but not
@@ -136,32 +125,34 @@ class Round:
         """
         if type(event) not in ALLOWED[self.state]:
             raise RuntimeError(f"{type(event).__name__} in {self.state.name}: the driver asked out of order")
-        if len(self.arrived) > len(self.survivors) + len(self.struck) and not isinstance(event, Kept | NotKept):
+        if len(self.arrived) > len(self.survivors) + len(self.excluded) and not isinstance(event, Kept | NotKept):
             raise RuntimeError(f"{type(event).__name__} before {self.arrived[-1][0]} was kept or not")
         return _HANDLERS[type(event)](self, event)
 
 
-Step = tuple[Round, tuple[Effect, ...]]
+Step = tuple[Round, tuple[effects.Effect, ...]]
 
 
 def _arrived(now: Round, event: Arrived) -> Step:
     if event.client not in now.invited:
-        return now, (Reject(event.client, "stranger"),)
+        return now, (effects.Reject(event.client, "stranger"),)
     known = dict(now.arrived)
     if event.client in known:
         same = known[event.client] == event.update_digest
-        return now, (Discard(event.client, "repeat"),) if same else (Reject(event.client, "second-update"),)
+        return now, (effects.Discard(event.client, "repeat"),) if same else (
+            effects.Reject(event.client, "second-update"),
+        )
     turned = _turned_away(now, event.client)
     if turned is not None and turned.update_digest != event.update_digest:
         return _count_fault(now, event.client, "second-update")
     if event.spec_digest != now.spec_digest:
         return _count_fault(now, event.client, "another-round")
     if now.state is not State.COLLECTING:
-        return now, (Discard(event.client, "late"),)
+        return now, (effects.Discard(event.client, "late"),)
     if turned is not None and not turned.asked:
         # one attempt at the store each time it is asked, however many copies come
-        return now, (Discard(event.client, "repeat"),)
-    return replace(now, arrived=(*now.arrived, (event.client, event.update_digest))), (Keep(event.client),)
+        return now, (effects.Discard(event.client, "repeat"),)
+    return replace(now, arrived=(*now.arrived, (event.client, event.update_digest))), (effects.Keep(event.client),)
 
 
 def _turned_away(now: Round, client: str) -> TurnedAway | None:
@@ -175,7 +166,7 @@ def _others(now: Round, client: str) -> tuple[TurnedAway, ...]:
 def _kept(now: Round, event: Kept) -> Step:
     _require_pending(now, event.client)
     after = replace(now, survivors=(*now.survivors, event.client), turned_away=_others(now, event.client))
-    return _when_complete(after, ())
+    return _when_complete(after)
 
 
 def _require_pending(now: Round, client: str) -> None:
@@ -192,9 +183,9 @@ def _not_kept(now: Round, event: NotKept) -> Step:
     after = replace(now, arrived=arrived, turned_away=turned)
     if event.wait is None or before.asks >= now.most_asks:
         after = replace(after, faulted=now.faulted | {client})
-        return _when_complete(after, (Discard(client, event.reason),))
+        return _when_complete(after, (effects.Discard(client, event.reason),))
     after = replace(after, faulted=now.faulted - {client})
-    return after, (Discard(client, f"{event.reason}-yet"), AskLater(client, event.wait))
+    return after, (effects.Discard(client, f"{event.reason}-yet"), effects.AskLater(client, event.wait))
 
 
 def _wait_over(now: Round, event: WaitOver) -> Step:
@@ -202,7 +193,7 @@ def _wait_over(now: Round, event: WaitOver) -> Step:
     if turned is None or not _waits(now, event.client):
         raise RuntimeError(f"{event.client} does not wait to be asked again")
     asked = replace(turned, asks=turned.asks + 1, asked=True)
-    return replace(now, turned_away=(*_others(now, event.client), asked)), (AskAgain(event.client),)
+    return replace(now, turned_away=(*_others(now, event.client), asked)), (effects.AskAgain(event.client),)
 
 
 def _waits(now: Round, client: str) -> bool:
@@ -212,7 +203,7 @@ def _waits(now: Round, client: str) -> bool:
 
 
 def _late(now: Round, event: Late) -> Step:
-    return now, (Discard(event.client, "late"),)
+    return now, (effects.Discard(event.client, "late"),)
 
 
 def _faulted(now: Round, event: Faulted) -> Step:
@@ -220,50 +211,50 @@ def _faulted(now: Round, event: Faulted) -> Step:
 
 
 def _count_fault(now: Round, client: str, reason: str) -> Step:
-    effects: tuple[Effect, ...] = (Reject(client, reason),)
+    rejected = (effects.Reject(client, reason),)
     if now.state is not State.COLLECTING or client not in now.invited or _waits(now, client):
-        return now, effects
-    return _when_complete(replace(now, faulted=now.faulted | {client}), effects)
+        return now, rejected
+    return _when_complete(replace(now, faulted=now.faulted | {client}), rejected)
 
 
-def _when_complete(now: Round, effects: tuple[Effect, ...]) -> Step:
-    """Go on early when nobody is left to wait for."""
+def _when_complete(now: Round, first: tuple[effects.Effect, ...] = ()) -> Step:
+    """Do `first`; close the collection before the deadline if no invited client is missing."""
     if now.invited - set(now.survivors) - now.faulted:
-        return now, effects
+        return now, first
     after, more = _close(now)
-    return after, effects + more
+    return after, first + more
 
 
 def _close(now: Round) -> Step:
     if len(now.survivors) < now.min_survivors:
-        there = f"{len(now.survivors)} of {len(now.invited)} updates {'are left' if now.struck else 'arrived'}"
+        there = f"{len(now.survivors)} of {len(now.invited)} updates {'are left' if now.excluded else 'arrived'}"
         reason = f"{there} and {now.min_survivors} are the least that may be opened"
-        return replace(now, state=State.FAILED), (Fail("too-few-survivors", reason),)
+        return replace(now, state=State.FAILED), (effects.Fail("too-few-survivors", reason),)
     if now.boxed and now.state is State.COLLECTING:
-        return replace(now, state=State.CHECKING), (Check(now.survivors),)
+        return replace(now, state=State.CHECKING), (effects.CheckBoxes(now.survivors),)
     if now.state is State.CHECKING:
-        return replace(now, state=State.CONFIRMING), (Confirm(now.survivors),)
-    return replace(now, state=State.CHARGING), (Charge(now.survivors),)
+        return replace(now, state=State.CONFIRMING), (effects.Confirm(now.survivors),)
+    return replace(now, state=State.CHARGING), (effects.ChargeBudget(now.survivors),)
 
 
 def _checked(now: Round, event: Checked) -> Step:
     if now.state is not State.CHECKING or event.point not in now.holders:
         return now, ()
-    struck = now.struck | (frozenset(event.struck) & set(now.survivors))
-    return _when_checked(replace(now, checked=now.checked | {event.point}, struck=struck))
+    excluded = now.excluded | (frozenset(event.excluded) & set(now.survivors))
+    return _when_checked(replace(now, checked=now.checked | {event.point}, excluded=excluded))
 
 
 def _when_checked(now: Round) -> Step:
-    """Go on with the holders that could check, and without the clients that any of them struck."""
+    """Go on with the holders that could check, and without the clients that any of them excluded."""
     if now.holders - now.checked - now.silent:
         return now, ()
     if len(now.checked) < now.threshold:
         return replace(now, state=State.FAILED), (_too_few_holders(now, len(now.checked)),)
-    struck = tuple(client for client in now.survivors if client in now.struck)
-    kept = tuple(client for client in now.survivors if client not in now.struck)
-    effects: tuple[Effect, ...] = (Strike(struck),) if struck else ()
+    excluded = tuple(client for client in now.survivors if client in now.excluded)
+    kept = tuple(client for client in now.survivors if client not in now.excluded)
+    first = (effects.Exclude(excluded),) if excluded else ()
     after, more = _close(replace(now, holders=now.checked, silent=frozenset(), survivors=kept))
-    return after, effects + more
+    return after, first + more
 
 
 def _confirmed(now: Round, event: Confirmed) -> Step:
@@ -281,9 +272,9 @@ def _when_confirmed(now: Round) -> Step:
     return _close(replace(now, holders=now.confirmed, silent=frozenset()))
 
 
-def _too_few_holders(now: Round, there: int) -> Fail:
+def _too_few_holders(now: Round, there: int) -> effects.Fail:
     reason = f"{there} of {len(now.holders)} holders answered and {now.threshold} are needed to open"
-    return Fail("too-few-holders", reason)
+    return effects.Fail("too-few-holders", reason)
 
 
 def _deadline(now: Round, _: DeadlinePassed) -> Step:
@@ -299,15 +290,17 @@ def _deadline(now: Round, _: DeadlinePassed) -> Step:
 
 
 def _stop(now: Round, _: StopAsked) -> Step:
-    return replace(now, state=State.FAILED), (Fail("stopped", "the operator asked to stop; nothing was opened"),)
+    return replace(now, state=State.FAILED), (
+        effects.Fail("stopped", "the operator asked to stop; nothing was opened"),
+    )
 
 
 def _charged(now: Round, event: Charged) -> Step:
-    return replace(now, state=State.OPENING, receipt=event.receipt), (Open(event.receipt),)
+    return replace(now, state=State.OPENING, receipt=event.receipt), (effects.Open(event.receipt),)
 
 
 def _charge_refused(now: Round, event: ChargeRefused) -> Step:
-    return replace(now, state=State.FAILED), (Fail("budget", event.reason),)
+    return replace(now, state=State.FAILED), (effects.Fail("budget", event.reason),)
 
 
 def _answered(now: Round, event: Answered) -> Step:
@@ -332,17 +325,17 @@ def _combine_or_fail(now: Round) -> Step:
         return now, ()
     if len(now.answered) < now.threshold:
         return replace(now, state=State.FAILED), (_too_few_holders(now, len(now.answered)),)
-    return replace(now, combining=True), (Combine(tuple(sorted(now.answered))),)
+    return replace(now, combining=True), (effects.Combine(tuple(sorted(now.answered))),)
 
 
 def _opened(now: Round, _: Opened) -> Step:
     if now.receipt is None or not now.combining:
         raise RuntimeError("opened without a receipt, or before the answers were put together")
-    return replace(now, state=State.RELEASED), (Publish(now.receipt),)
+    return replace(now, state=State.RELEASED), (effects.Publish(now.receipt),)
 
 
 def _opening_failed(now: Round, event: OpeningFailed) -> Step:
-    return replace(now, state=State.FAILED), (Fail("opening-rejected", event.reason),)
+    return replace(now, state=State.FAILED), (effects.Fail("opening-rejected", event.reason),)
 
 
 _HANDLERS: dict[type, Callable[[Round, Any], Step]] = {

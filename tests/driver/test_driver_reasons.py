@@ -10,8 +10,8 @@ from kit.cohort import FakeCohort, Size
 
 from fednode.cache import StoreFull
 from fednode.driver import Reply
-from fednode.driver.query import in_words, read_answer
-from fednode.driver.round_log import Tally
+from fednode.driver.query import describe, read_answer
+from fednode.driver.round_log import RoundLog
 from fednode.errors import PeerFault, StoreError, TooFewHolders
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind
@@ -196,7 +196,7 @@ def test_what_a_carrier_says_is_bounded_and_printable(tmp_path, words):
         read_answer(Reply("client-1", "t", None, words), "update", cohort.task(), 0)
     assert caught.value.reason == "no-answer"
     check_plain(str(caught.value))
-    check_plain(in_words(caught.value))
+    check_plain(describe(caught.value))
 
 
 @pytest.mark.parametrize("words", HOSTILE)
@@ -212,8 +212,8 @@ def test_what_a_member_signs_is_too(tmp_path, words):
 @given(st.text(max_size=2_000), st.text(max_size=2_000))
 @settings(max_examples=100, deadline=None)
 def test_any_words_become_plain_ones(reason, detail):
-    check_plain(in_words(PeerFault(reason, detail)))
-    tally = Tally()
+    check_plain(describe(PeerFault(reason, detail)))
+    tally = RoundLog()
     tally.explain(PeerFault(reason, detail))
     check_plain(tally.why([("a", reason), ("b", reason)]))
 

@@ -9,7 +9,7 @@ from kit.cohort import FakeCohort, Size, opened_sum
 from fednode.cache import Limits, MemoryBackend, StoreFull, WhenFull
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import read_roster, read_spec
-from fednode.round import MOST_ASKS
+from fednode.round.machine import MOST_ASKS
 from fednode.stores import UpdateStore
 
 BFV = Size(clients=4, min_survivors=2, colluders=0)

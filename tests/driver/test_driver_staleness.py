@@ -8,7 +8,7 @@ from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, opened_sum, round_of
 
 from fednode.driver import Driver, Reply
-from fednode.driver.copies import Proof
+from fednode.driver.downloads import Proof
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import BASIS
@@ -108,11 +108,11 @@ def test_a_late_update_is_read_by_the_terms_of_its_own_round(tmp_path, before, a
     driver = begun(cohort, knob)
     cohort.tell("client-3", slow, rounds={1})
     assert driver.run_round(1).lost == ("client-3",)
-    assert driver.downloads.copies.of("client-3") is None
+    assert driver.downloads.proofs.get("client-3") is None
     cohort.tell("client-3", kit.silent, rounds={2})
     cohort.late, knob.value = list(kept), after
     assert driver.run_round(2).discarded == (("client-3", "late"),)
-    assert driver.downloads.copies.of("client-3").version == 1
+    assert driver.downloads.proofs.get("client-3").version == 1
 
 
 def test_a_late_word_about_another_model_proves_nothing(tmp_path):
@@ -120,7 +120,7 @@ def test_a_late_word_about_another_model_proves_nothing(tmp_path):
     driver = cohort.begun()
     driver.run_round(1)
     first = Envelope.from_bytes(cohort.said["client-3", "round"][0], 1 << 26, 1 << 20)
-    driver.downloads.copies.forget("client-3")
+    driver.downloads.proofs.pop("client-3")
     topic = Topic(kit.TASK, 1, first.head.spec)
     signer = cohort.folder("client-3").signer
     wrong = first.attached[BASIS][:-1] + bytes([first.attached[BASIS][-1] ^ 1])
@@ -131,11 +131,11 @@ def test_a_late_word_about_another_model_proves_nothing(tmp_path):
         signer.write_with("update", topic, first.body, {BASIS: wrong}),
     ):
         driver.downloads.learn(envelope)
-        assert driver.downloads.copies.of("client-3") is None
+        assert driver.downloads.proofs.get("client-3") is None
     with pytest.raises(PeerFault):
         driver.downloads.learn(signer.write("update", topic, first.body))
     driver.downloads.learn(first)
-    assert driver.downloads.copies.of("client-3") == Proof(1, first.head.spec)
+    assert driver.downloads.proofs.get("client-3") == Proof(1, first.head.spec)
 
 
 def test_what_is_kept_of_old_rounds_does_not_grow(tmp_path):
@@ -148,7 +148,7 @@ def test_what_is_kept_of_old_rounds_does_not_grow(tmp_path):
                 cohort.tell(name, kit.silent, rounds={number})
         driver.run_round(number)
         assert len(downloads._specs) <= 16 and len(downloads._openings) <= 3 and len(downloads._published) <= 3
-        assert len(downloads.copies._proofs) <= 4
+        assert len(downloads.proofs) <= 4
 
 
 # --- what a new version makes stale

@@ -9,7 +9,7 @@ from fednode.assemble.inprocess_run import Inside
 from fednode.cache import StoreFull
 from fednode.reports import parse_report, summary_rows
 from fednode.reports.tables import trouble_rows
-from fednode.round import MOST_ASKS
+from fednode.round.machine import MOST_ASKS
 from fednode.stores import UpdateStore
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())

@@ -11,7 +11,7 @@ from fednode.reports import (
     NamedReason,
     RoundRecord,
     RunRecord,
-    Task,
+    TaskFacts,
     Trust,
 )
 
@@ -61,7 +61,7 @@ def sample_record() -> RunRecord:
             "learning_rate": None,
             "faults": ["lost-before-upload@5:client-17", "garbage@5:client-18"],
         },
-        task=Task("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
+        task=TaskFacts("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
         mechanism=_mechanism(),
         guarantee=Guarantee(
             "record", "adding or removing one record", "distributed noise", 8.0, 1e-5, 7.874, 7.598, 0.571, 0.2367

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kit.members import some_receipt
 
-from fednode import round as r
-from fednode.round import ALLOWED, Round
+from fednode.round import effects as do
+from fednode.round import events as on
+from fednode.round.machine import ALLOWED, Round
 
 SPEC, OTHER = b"s" * 32, b"o" * 32
 PEOPLE = "abcdef"
@@ -15,18 +16,18 @@ WHO = st.sampled_from(PEOPLE)
 POINTS = st.integers(0, 5)
 LUCK = st.sampled_from([1, 1, 1, 2, 1, 1, 0, 1])
 FOREIGN = {
-    r.Kept: r.Kept("a"),
-    r.WaitOver: r.WaitOver("a"),
-    r.DeadlinePassed: r.DeadlinePassed(),
-    r.StopAsked: r.StopAsked(),
-    r.Checked: r.Checked(1, ()),
-    r.Confirmed: r.Confirmed(1),
-    r.Charged: r.Charged(some_receipt()),
-    r.ChargeRefused: r.ChargeRefused("x"),
-    r.Answered: r.Answered(1),
-    r.HolderSilent: r.HolderSilent(1, "x"),
-    r.Opened: r.Opened(),
-    r.OpeningFailed: r.OpeningFailed("x"),
+    on.Kept: on.Kept("a"),
+    on.WaitOver: on.WaitOver("a"),
+    on.DeadlinePassed: on.DeadlinePassed(),
+    on.StopAsked: on.StopAsked(),
+    on.Checked: on.Checked(1, ()),
+    on.Confirmed: on.Confirmed(1),
+    on.Charged: on.Charged(some_receipt()),
+    on.ChargeRefused: on.ChargeRefused("x"),
+    on.Answered: on.Answered(1),
+    on.HolderSilent: on.HolderSilent(1, "x"),
+    on.Opened: on.Opened(),
+    on.OpeningFailed: on.OpeningFailed("x"),
 }
 
 
@@ -35,7 +36,7 @@ class PlainRound:
 
     def __init__(self, invited, least, holders, threshold, boxed):
         self.invited, self.least, self.holders, self.threshold = invited, least, holders, threshold
-        self.boxed, self.checked, self.struck, self.confirmed = boxed, set(), set(), set()
+        self.boxed, self.checked, self.excluded, self.confirmed = boxed, set(), set(), set()
         self.phase, self.seen, self.kept, self.gone = "COLLECTING", {}, [], set()
         self.answered, self.silent, self.combining = set(), set(), False
         self.turned, self.waiting, self.asked, self.asks = {}, set(), set(), {}
@@ -78,10 +79,10 @@ class PlainRound:
     def checking(self):
         if self.holders <= self.checked | self.silent:
             if len(self.checked) < self.threshold:
-                self.phase, self.struck = "FAILED", set()
+                self.phase, self.excluded = "FAILED", set()
                 return
             self.holders, self.silent = set(self.checked), set()
-            self.kept = [who for who in self.kept if who not in self.struck]
+            self.kept = [who for who in self.kept if who not in self.excluded]
             self.close_if(True)
 
     def confirming(self):
@@ -124,13 +125,13 @@ class RoundMachine(RuleBasedStateMachine):
         self.now, effects = before.handle(event)
         assert not ended or self.now is before
         for effect in effects:
-            assert not isinstance(effect, r.Open) or self.charged
+            assert not isinstance(effect, do.Open) or self.charged
         self.log += effects
         return effects
 
     def words(self, effects):
         """The end of an arrival: exactly one effect, and it comes first."""
-        ends = [effect for effect in effects if isinstance(effect, r.Keep | r.Reject | r.Discard)]
+        ends = [effect for effect in effects if isinstance(effect, do.Keep | do.Reject | do.Discard)]
         assert len(ends) == 1 and effects[0] is ends[0]
         return ends[0]
 
@@ -144,28 +145,28 @@ class RoundMachine(RuleBasedStateMachine):
     def arrive(self, who, spec, payload, luck, wait):
         payload += spec
         fate = self.plain.fate(who, spec, payload)
-        end = self.words(self.do(r.Arrived(who, spec, payload)))
+        end = self.words(self.do(on.Arrived(who, spec, payload)))
         assert end.client == who
         if fate != "keep":
-            assert isinstance(end, r.Discard if fate in ("repeat", "late") else r.Reject) and end.reason == fate
+            assert isinstance(end, do.Discard if fate in ("repeat", "late") else do.Reject) and end.reason == fate
             if fate == "another-round" or (fate == "second-update" and who in self.plain.turned):
                 self.plain.lost(who)
             return
-        assert end == r.Keep(who)
+        assert end == do.Keep(who)
         with pytest.raises(RuntimeError):
-            self.now.handle(r.DeadlinePassed())
+            self.now.handle(on.DeadlinePassed())
         if luck:
             self.plain.seen[who] = payload
             self.plain.kept.append(who)
             self.plain.turned.pop(who, None)
             self.plain.asked.discard(who)
             self.plain.close_if(not self.plain.invited - set(self.plain.kept) - self.plain.gone)
-            self.do(r.Kept(who))
+            self.do(on.Kept(who))
         else:
             later = self.plain.no_room(who, payload, wait)
-            effects = self.do(r.NotKept(who, "no-room", wait))
-            assert self.words(effects) == r.Discard(who, "no-room-yet" if later else "no-room")
-            assert (r.AskLater(who, 1.5) in effects) == later
+            effects = self.do(on.NotKept(who, "no-room", wait))
+            assert self.words(effects) == do.Discard(who, "no-room-yet" if later else "no-room")
+            assert (do.AskLater(who, 1.5) in effects) == later
 
     @precondition(lambda self: self.plain.phase == "COLLECTING" and self.plain.waiting)
     @rule(data=st.data())
@@ -175,16 +176,16 @@ class RoundMachine(RuleBasedStateMachine):
         self.plain.waiting.discard(who)
         self.plain.asked.add(who)
         self.plain.asks[who] = self.plain.asks.get(who, 0) + 1
-        assert self.do(r.WaitOver(who)) == (r.AskAgain(who),)
+        assert self.do(on.WaitOver(who)) == (do.AskAgain(who),)
 
     @rule(who=WHO)
     def send_garbage(self, who):
         self.plain.lost(who)
-        assert self.words(self.do(r.Faulted(who, "garbage"))) == r.Reject(who, "garbage")
+        assert self.words(self.do(on.Faulted(who, "garbage"))) == do.Reject(who, "garbage")
 
     @rule(who=WHO)
     def answer_an_earlier_round(self, who):
-        assert self.do(r.Late(who)) == (r.Discard(who, "late"),)
+        assert self.do(on.Late(who)) == (do.Discard(who, "late"),)
 
     @precondition(lambda self: self.plain.phase in ("COLLECTING", "CHECKING", "CONFIRMING", "CHARGING", "OPENING"))
     @rule(luck=LUCK, point=POINTS)
@@ -210,19 +211,19 @@ class RoundMachine(RuleBasedStateMachine):
             return
         if luck:
             self.plain.close_if(True)
-            self.do(r.DeadlinePassed())
+            self.do(on.DeadlinePassed())
         else:
             self.plain.phase = "FAILED"
-            assert self.do(r.StopAsked())[0].cause == "stopped"
+            assert self.do(on.StopAsked())[0].cause == "stopped"
 
     def end_of_checking(self, luck):
         if luck:
             self.plain.silent |= self.plain.holders - self.plain.checked
             self.plain.checking()
-            self.do(r.DeadlinePassed())
+            self.do(on.DeadlinePassed())
         else:
             self.plain.phase = "FAILED"
-            assert self.do(r.StopAsked())[0].cause == "stopped"
+            assert self.do(on.StopAsked())[0].cause == "stopped"
 
     @precondition(lambda self: self.plain.phase not in ("COLLECTING", "CHARGING"))
     @rule(point=POINTS, bad=st.sampled_from(["", "", "", "a", "bf", "abc"]), luck=LUCK)
@@ -231,22 +232,22 @@ class RoundMachine(RuleBasedStateMachine):
         if self.plain.phase == "CHECKING" and point in self.plain.holders:
             if luck:
                 self.plain.checked.add(point)
-                self.plain.struck |= set(bad) & set(self.plain.kept)
+                self.plain.excluded |= set(bad) & set(self.plain.kept)
             else:
                 self.plain.silent.add(point)
             self.plain.checking()
-            self.do(r.Checked(point, tuple(bad)) if luck else r.HolderSilent(point, "x"))
+            self.do(on.Checked(point, tuple(bad)) if luck else on.HolderSilent(point, "x"))
         else:
-            assert self.do(r.Checked(point, tuple(bad))) == ()
+            assert self.do(on.Checked(point, tuple(bad))) == ()
 
     def end_of_confirming(self, luck):
         if luck:
             self.plain.silent |= self.plain.holders - self.plain.confirmed
             self.plain.confirming()
-            self.do(r.DeadlinePassed())
+            self.do(on.DeadlinePassed())
         else:
             self.plain.phase = "FAILED"
-            assert self.do(r.StopAsked())[0].cause == "stopped"
+            assert self.do(on.StopAsked())[0].cause == "stopped"
 
     @precondition(lambda self: self.plain.phase not in ("COLLECTING", "CHECKING", "CHARGING"))
     @rule(point=POINTS, luck=LUCK)
@@ -255,24 +256,24 @@ class RoundMachine(RuleBasedStateMachine):
         if self.plain.phase == "CONFIRMING" and point in self.plain.holders:
             (self.plain.confirmed if luck else self.plain.silent).add(point)
             self.plain.confirming()
-            self.do(r.Confirmed(point) if luck else r.HolderSilent(point, "x"))
+            self.do(on.Confirmed(point) if luck else on.HolderSilent(point, "x"))
         else:
-            assert self.do(r.Confirmed(point)) == ()
+            assert self.do(on.Confirmed(point)) == ()
 
     def charge(self, luck):
         self.charged, self.plain.phase = bool(luck), "OPENING" if luck else "FAILED"
-        effects = self.do(r.Charged(some_receipt()) if luck else r.ChargeRefused("no budget"))
-        assert effects == ((r.Open(some_receipt()),) if luck else (r.Fail("budget", "no budget"),))
+        effects = self.do(on.Charged(some_receipt()) if luck else on.ChargeRefused("no budget"))
+        assert effects == ((do.Open(some_receipt()),) if luck else (do.Fail("budget", "no budget"),))
 
     def end_of_opening(self):
         self.plain.silent |= self.plain.holders - self.plain.answered
         self.plain.committee()
-        self.do(r.DeadlinePassed())
+        self.do(on.DeadlinePassed())
 
     def combine(self, luck):
         self.plain.phase = "RELEASED" if luck else "FAILED"
-        effects = self.do(r.Opened() if luck else r.OpeningFailed("residual"))
-        assert effects == (r.Publish(some_receipt()) if luck else r.Fail("opening-rejected", "residual"),)
+        effects = self.do(on.Opened() if luck else on.OpeningFailed("residual"))
+        assert effects == (do.Publish(some_receipt()) if luck else do.Fail("opening-rejected", "residual"),)
 
     @precondition(lambda self: self.plain.phase in ("OPENING", "RELEASED", "FAILED"))
     @rule(point=POINTS, luck=LUCK)
@@ -280,16 +281,16 @@ class RoundMachine(RuleBasedStateMachine):
         if self.plain.phase == "OPENING" and not self.plain.combining and point in self.plain.holders:
             (self.plain.answered if luck else self.plain.silent).add(point)
             self.plain.committee()
-        self.do(r.Answered(point) if luck else r.HolderSilent(point, "x"))
+        self.do(on.Answered(point) if luck else on.HolderSilent(point, "x"))
 
     @precondition(lambda self: self.plain.combining and self.plain.phase == "OPENING")
     @rule()
     def deadline_while_combining(self):
-        assert self.do(r.DeadlinePassed()) == ()
+        assert self.do(on.DeadlinePassed()) == ()
 
     @rule(kind=st.sampled_from(sorted(FOREIGN, key=lambda kind: kind.__name__)))
     def out_of_order(self, kind):
-        if kind not in ALLOWED[self.now.state] or kind is r.Kept or (kind is r.Opened and not self.now.combining):
+        if kind not in ALLOWED[self.now.state] or kind is on.Kept or (kind is on.Opened and not self.now.combining):
             before = repr(self.now)
             with pytest.raises(RuntimeError):
                 self.now.handle(FOREIGN[kind])
@@ -309,26 +310,32 @@ class RoundMachine(RuleBasedStateMachine):
     def survivors_are_invited_distinct_and_enough(self):
         assert len(set(self.now.survivors)) == len(self.now.survivors)
         assert set(self.now.survivors) <= self.now.invited
-        for charge in self.of(r.Charge):
+        for charge in self.of(do.ChargeBudget):
             assert charge.survivors == self.now.survivors and len(charge.survivors) >= self.now.min_survivors
 
     @invariant()
     def each_effect_comes_once_and_after_what_it_needs(self):
-        of_updates = r.Keep | r.Reject | r.Discard | r.AskLater | r.AskAgain
+        of_updates = do.Keep | do.Reject | do.Discard | do.AskLater | do.AskAgain
         kinds = [type(effect) for effect in self.log if not isinstance(effect, of_updates)]
-        struck = {who for strike in self.of(r.Strike) for who in strike.clients}
-        assert struck == (self.plain.struck if self.plain.phase not in ("CHECKING", "FAILED") else struck)
-        kinds = [kind for kind in kinds if kind is not r.Strike]
-        path = [*([r.Check, r.Confirm] if self.plain.boxed else []), r.Charge, r.Open, r.Combine, r.Publish]
-        assert kinds == path[: len(kinds)] or kinds == [*path[: len(kinds) - 1], r.Fail]
-        assert (kinds[-1:] in ([r.Publish], [r.Fail])) == self.now.ended
-        for combine in self.of(r.Combine):
+        excluded = {who for effect in self.of(do.Exclude) for who in effect.clients}
+        assert excluded == (self.plain.excluded if self.plain.phase not in ("CHECKING", "FAILED") else excluded)
+        kinds = [kind for kind in kinds if kind is not do.Exclude]
+        path = [
+            *([do.CheckBoxes, do.Confirm] if self.plain.boxed else []),
+            do.ChargeBudget,
+            do.Open,
+            do.Combine,
+            do.Publish,
+        ]
+        assert kinds == path[: len(kinds)] or kinds == [*path[: len(kinds) - 1], do.Fail]
+        assert (kinds[-1:] in ([do.Publish], [do.Fail])) == self.now.ended
+        for combine in self.of(do.Combine):
             assert len(set(combine.points)) == len(combine.points) >= self.now.threshold
             assert set(combine.points) <= self.now.holders
-        assert len(self.of(r.Keep)) >= len(self.now.survivors)
+        assert len(self.of(do.Keep)) >= len(self.now.survivors)
         for who in PEOPLE:
-            asks = self.of(r.AskAgain).count(r.AskAgain(who))
-            assert asks <= 2 and self.of(r.Keep).count(r.Keep(who)) <= 1 + asks
+            asks = self.of(do.AskAgain).count(do.AskAgain(who))
+            assert asks <= 2 and self.of(do.Keep).count(do.Keep(who)) <= 1 + asks
 
 
 TestRoundMachine = RoundMachine.TestCase

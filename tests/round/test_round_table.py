@@ -3,59 +3,57 @@
 import pytest
 from kit.members import some_receipt
 
-from fednode.round import (
-    ALLOWED,
-    Answered,
-    Arrived,
-    Charged,
-    ChargeRefused,
-    Checked,
-    Confirmed,
-    DeadlinePassed,
-    Faulted,
-    HolderSilent,
-    Kept,
-    Late,
-    NotKept,
-    Opened,
-    OpeningFailed,
-    Round,
-    State,
-    StopAsked,
-    WaitOver,
-)
+from fednode.round import events as on
+from fednode.round.machine import ALLOWED, Round, State
 
 SPEC = b"s" * 32
 EVENTS = {
-    Arrived: Arrived("b", SPEC, b"payload"),
-    Kept: Kept("a"),
-    NotKept: NotKept("a", "no-room"),
-    WaitOver: WaitOver("a"),
-    Late: Late("b"),
-    Faulted: Faulted("b", "garbage"),
-    DeadlinePassed: DeadlinePassed(),
-    StopAsked: StopAsked(),
-    Checked: Checked(2, ("a",)),
-    Confirmed: Confirmed(2),
-    Charged: Charged(some_receipt()),
-    ChargeRefused: ChargeRefused("no budget"),
-    Answered: Answered(2),
-    HolderSilent: HolderSilent(2, "no-answer"),
-    Opened: Opened(),
-    OpeningFailed: OpeningFailed("residual"),
+    on.Arrived: on.Arrived("b", SPEC, b"payload"),
+    on.Kept: on.Kept("a"),
+    on.NotKept: on.NotKept("a", "no-room"),
+    on.WaitOver: on.WaitOver("a"),
+    on.Late: on.Late("b"),
+    on.Faulted: on.Faulted("b", "garbage"),
+    on.DeadlinePassed: on.DeadlinePassed(),
+    on.StopAsked: on.StopAsked(),
+    on.Checked: on.Checked(2, ("a",)),
+    on.Confirmed: on.Confirmed(2),
+    on.Charged: on.Charged(some_receipt()),
+    on.ChargeRefused: on.ChargeRefused("no budget"),
+    on.Answered: on.Answered(2),
+    on.HolderSilent: on.HolderSilent(2, "no-answer"),
+    on.Opened: on.Opened(),
+    on.OpeningFailed: on.OpeningFailed("residual"),
 }
-ALWAYS = {Arrived, Late, Faulted}
+ALWAYS = {on.Arrived, on.Late, on.Faulted}
 TABLE = {
-    "collecting": ALWAYS | {DeadlinePassed, StopAsked},
-    "waiting": ALWAYS | {WaitOver, DeadlinePassed, StopAsked},
-    "keeping": {Kept, NotKept},
-    "checking": ALWAYS | {Checked, HolderSilent, DeadlinePassed, StopAsked},
-    "confirming": ALWAYS | {Checked, Confirmed, HolderSilent, DeadlinePassed, StopAsked},
-    "charging": ALWAYS | {Charged, ChargeRefused},
-    "opening": ALWAYS | {Checked, Confirmed, Answered, HolderSilent, DeadlinePassed, OpeningFailed},
-    "combining": ALWAYS | {Checked, Confirmed, Answered, HolderSilent, DeadlinePassed, OpeningFailed, Opened},
-    "released": ALWAYS | {Checked, Confirmed, Answered, HolderSilent},
-    "failed": ALWAYS | {Checked, Confirmed, Answered, HolderSilent},
+    "collecting": ALWAYS | {on.DeadlinePassed, on.StopAsked},
+    "waiting": ALWAYS | {on.WaitOver, on.DeadlinePassed, on.StopAsked},
+    "keeping": {on.Kept, on.NotKept},
+    "checking": ALWAYS | {on.Checked, on.HolderSilent, on.DeadlinePassed, on.StopAsked},
+    "confirming": ALWAYS | {on.Checked, on.Confirmed, on.HolderSilent, on.DeadlinePassed, on.StopAsked},
+    "charging": ALWAYS | {on.Charged, on.ChargeRefused},
+    "opening": ALWAYS
+    | {
+        on.Checked,
+        on.Confirmed,
+        on.Answered,
+        on.HolderSilent,
+        on.DeadlinePassed,
+        on.OpeningFailed,
+    },
+    "combining": ALWAYS
+    | {
+        on.Checked,
+        on.Confirmed,
+        on.Answered,
+        on.HolderSilent,
+        on.DeadlinePassed,
+        on.OpeningFailed,
+        on.Opened,
+    },
+    "released": ALWAYS | {on.Checked, on.Confirmed, on.Answered, on.HolderSilent},
+    "failed": ALWAYS | {on.Checked, on.Confirmed, on.Answered, on.HolderSilent},
 }
 
 
@@ -66,20 +64,27 @@ def after(*events, boxed=False) -> Round:
     return now
 
 
-ONE_IN = (Arrived("a", SPEC, b"payload"), Kept("a"))
-OPENING = (*ONE_IN, DeadlinePassed(), Charged(some_receipt()))
-COMBINING = (*OPENING, Answered(1), Answered(2), HolderSilent(3, "no-answer"))
+ONE_IN = (on.Arrived("a", SPEC, b"payload"), on.Kept("a"))
+OPENING = (*ONE_IN, on.DeadlinePassed(), on.Charged(some_receipt()))
+COMBINING = (*OPENING, on.Answered(1), on.Answered(2), on.HolderSilent(3, "no-answer"))
 SITUATIONS = {
     "collecting": after(*ONE_IN),
-    "waiting": after(ONE_IN[0], NotKept("a", "no-room", 1.0)),
+    "waiting": after(ONE_IN[0], on.NotKept("a", "no-room", 1.0)),
     "keeping": after(ONE_IN[0]),
-    "checking": after(*ONE_IN, DeadlinePassed(), boxed=True),
-    "confirming": after(*ONE_IN, DeadlinePassed(), Checked(1, ()), Checked(2, ()), Checked(3, ()), boxed=True),
-    "charging": after(*ONE_IN, DeadlinePassed()),
+    "checking": after(*ONE_IN, on.DeadlinePassed(), boxed=True),
+    "confirming": after(
+        *ONE_IN,
+        on.DeadlinePassed(),
+        on.Checked(1, ()),
+        on.Checked(2, ()),
+        on.Checked(3, ()),
+        boxed=True,
+    ),
+    "charging": after(*ONE_IN, on.DeadlinePassed()),
     "opening": after(*OPENING),
     "combining": after(*COMBINING),
-    "released": after(*COMBINING, Opened()),
-    "failed": after(DeadlinePassed()),
+    "released": after(*COMBINING, on.Opened()),
+    "failed": after(on.DeadlinePassed()),
 }
 
 
@@ -125,7 +130,11 @@ def test_what_it_does_not_allow_is_the_drivers_mistake_and_changes_nothing(situa
 
 @pytest.mark.parametrize("situation", ["released", "failed"])
 @pytest.mark.parametrize(
-    "kind", sorted(ALWAYS | {Checked, Confirmed, Answered, HolderSilent}, key=lambda kind: kind.__name__)
+    "kind",
+    sorted(
+        ALWAYS | {on.Checked, on.Confirmed, on.Answered, on.HolderSilent},
+        key=lambda kind: kind.__name__,
+    ),
 )
 def test_an_ended_round_is_the_same_value_whatever_comes(situation, kind):
     following, _ = SITUATIONS[situation].handle(EVENTS[kind])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fednode.driver.channel import Reply, Request
-from fednode.driver.query import ask, heed_stop, in_words, read_answer
+from fednode.driver.query import ask, describe, raise_if_stopped, read_answer
 from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_name
@@ -36,10 +36,10 @@ def gather_box_keys(node: Node, task: Task, number: int, untold: Mapping[str, st
             BoxKeys({holders[reply.sender]: envelope}).verified(task.cohort, task.name, number)
             keys[holders[reply.sender]] = envelope
         except PeerFault as fault:
-            faults[reply.sender] = in_words(fault)
+            faults[reply.sender] = describe(fault)
             log.warning("round %d: %s gave no key: %s", number, reply.sender, fault)
     if len(keys) < task.sum_params.threshold:
-        heed_stop(node, f"before round {number}")
+        raise_if_stopped(node, f"before round {number}")
         said = {name: faults.get(name, "no answer") for name, point in holders.items() if point not in keys}
         reasons = {name: f"; the task: {why}" for name, why in (untold or {}).items()}
         missing = [f"{name}: {why}{reasons.get(name, '')}" for name, why in said.items()]

@@ -12,7 +12,7 @@ import numpy as np
 
 from fednode.aggregate import Fold
 from fednode.driver.channel import Request
-from fednode.driver.query import ask, heed_stop, in_words, read_answer
+from fednode.driver.query import ask, describe, raise_if_stopped, read_answer
 from fednode.driver.steps.open import OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
@@ -48,7 +48,7 @@ def agree_on_key(node: Node, task: Task) -> AgreedKey:
         return _agree(node, task, node.scheme)
     except PeerFault as fault:
         raise TooFewHolders(
-            f"a holder broke the key ceremony: {in_words(fault)}; find out why and start again"
+            f"a holder broke the key ceremony: {describe(fault)}; find out why and start again"
         ) from fault
 
 
@@ -81,10 +81,10 @@ def _ask_all(node: Node, task: Task, kind: str, frames: Mapping[str, bytes]) -> 
         try:
             answers[reply.sender] = read_answer(reply, kind, task, most)
         except PeerFault as fault:
-            faults[reply.sender] = in_words(fault)
+            faults[reply.sender] = describe(fault)
     missing = sorted(set(frames) - set(answers))
     if missing:
-        heed_stop(node, "while the joint key was made")
+        raise_if_stopped(node, "while the joint key was made")
         said = "; ".join(f"{name}: {faults.get(name, 'no answer')}" for name in missing)
         raise TooFewHolders(
             f"all {len(frames)} holders are needed to make the joint key, and {said}; bring them back and start again"
@@ -177,9 +177,9 @@ def _openings(node: Node, task: Task, request: OpenRequest) -> dict[int, bytes]:
             answers[opening.point] = opening.body
             del said[reply.sender]
         except PeerFault as fault:
-            said[reply.sender] = in_words(fault)
+            said[reply.sender] = describe(fault)
             log.warning("%s did not open the known vector: %s", reply.sender, fault)
-    heed_stop(node, "while the joint key was made")
+    raise_if_stopped(node, "while the joint key was made")
     if len(answers) < task.sum_params.threshold:
         missing = "; ".join(f"{name}: {why}" for name, why in said.items())
         raise TooFewHolders(

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from fednode.driver.channel import Request
-from fednode.driver.query import ask, in_words, read_answer
+from fednode.driver.query import ask, describe, read_answer
 from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault
 from fednode.protocol.requests import close_request
@@ -28,6 +28,6 @@ def close_round(node: Node, task: Task, number: int, holders: Iterable[str], sec
                 raise PeerFault("another-request", "the answer is about another round")
             del left[reply.sender]
         except PeerFault as fault:
-            left[reply.sender] = in_words(fault)
+            left[reply.sender] = describe(fault)
     for name, why in left.items():
         log.info("round %d: %s may still hold its key of the round: %s", number, name, why)

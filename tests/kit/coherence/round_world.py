@@ -19,8 +19,7 @@ from kit.cohort import Size
 
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache.coherence import RoundDirectory
-from fednode.driver.copies import Copies, Proof
-from fednode.driver.downloads import Download, Downloads
+from fednode.driver.downloads import Download, Downloads, Proof
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Head, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
@@ -193,7 +192,7 @@ class World:
         node, store, current = shallow(self._empty), Store(), shared.round
         store.model = current.model
         frozen = {name: arrays_of(current.model)[name] for name in self.outline.frozen.names}
-        node._parameters, node.copies = store, Copies()  # type: ignore[assignment]
+        node._parameters, node.proofs = store, {}  # type: ignore[assignment]
         node._task = SimpleNamespace(layout=self.outline.trained, frozen=frozen)  # type: ignore[assignment]
         names = [str(number) for number in range(len(parts))]
         node.directory = replace(
@@ -204,7 +203,7 @@ class World:
         )
         for name, part in zip(names, parts, strict=True):
             if part.proof is not None:
-                node.copies.learn(name, Proof(part.proof.model.version, self.name(part.proof)))
+                node.proofs[name] = Proof(part.proof.model.version, self.name(part.proof))
         node._published = {one.version: self.digest(one) for one in shared.published}
         known = {current, *(up.round for part in parts for up in part.up)}
         node._specs = {self.name(one): self.spec(one) for one in known}
@@ -215,7 +214,7 @@ class World:
         """The parts with what `node` knows of them now."""
         after = []
         for number, part in enumerate(parts):
-            proof = node.copies.of(str(number)) if self.sides.staleness else None
+            proof = node.proofs.get(str(number)) if self.sides.staleness else None
             standing = node.directory.standings.get(str(number), type(part.standing)())
             known = None if proof is None else rounds[proof.spec]
             # what the parcel's number would need is of no use where proofs acknowledge
