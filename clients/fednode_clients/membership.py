@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from stat import S_ISDIR
+from typing import Final
 
+from fednode.disk.private import require_private
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.members import member_names
 from fednode.protocol.envelope import Topic
@@ -22,6 +23,7 @@ from fednode_crypto import Rng, SystemRng, scheme
 log = logging.getLogger("fednode.clients")
 
 Config = Mapping[str, object]
+SET_KEY_ROOT: Final = "set key-root to a folder of your own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def key_folder(place: Place) -> Path:
         return Path(str(own))
     shared = shared_root(place.run)
     if shared is not None:
-        require_private(shared)
+        require_private(shared, SET_KEY_ROOT)
     return key_root(place.run_id, place.run) / member_name(place)
 
 
@@ -76,37 +78,6 @@ def shared_root(run: Config) -> Path | None:
     Anybody can foresee its name: `require_private` it before anything in it is believed.
     """
     return None if run.get("key-root") else Path(tempfile.gettempdir()) / f"fednode-{os.getuid()}"
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder that only this user can enter, if it is not there. Raises `ConfigError`, `StoreError`."""
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except FileExistsError:
-        # a file, or a link to none: said below
-        pass
-    except OSError as error:
-        raise StoreError(f"could not make the key folder {folder}: {error.strerror}; set key-root") from error
-    require_private(folder)
-
-
-def require_private(folder: Path) -> None:
-    """Return if only this user can enter `folder`, or it is not there. Raises `ConfigError`."""
-    try:
-        found = folder.lstat()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be looked at: {error.strerror}; set key-root to a folder") from error
-    if not S_ISDIR(found.st_mode):
-        fault = "is no folder"
-    elif found.st_uid != os.getuid():
-        fault = "belongs to somebody else"
-    elif found.st_mode & 0o077:
-        fault = "is open to others"
-    else:
-        return
-    raise ConfigError(f"{folder} {fault}, so keys in it are no secret; remove it, or set key-root to one of your own")
 
 
 @dataclass(frozen=True, slots=True)

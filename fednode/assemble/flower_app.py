@@ -12,11 +12,12 @@ from fednode.assemble.inprocess_run import PHASES, conclude, logging_to, make_ru
 from fednode.assemble.planning import plan_run
 from fednode.assemble.session import Session, Tools
 from fednode.clock import SystemClock
-from fednode.disk.locked_folder import held_at, sweep_unheld
+from fednode.disk.locked_folder import remove_abandoned, temporary_folder_at
+from fednode.disk.private import make_private, require_private
 from fednode.observer import RoundProgress, StopFlag, Unfailing
 from fednode.reports.figures import bound
 from fednode.settings import RunSettings, resolve
-from fednode_clients.membership import key_root, make_private, shared_root
+from fednode_clients.membership import SET_KEY_ROOT, key_root, shared_root
 from fednode_crypto import scheme
 
 if TYPE_CHECKING:
@@ -127,9 +128,10 @@ def _keys(run_id: int, config: Mapping[str, object]) -> Iterator[Path]:
     """Where this run's keys lie as long as it lasts. Keys of killed runs beside it go first."""
     keys, shared = key_root(run_id, config), shared_root(config)
     if shared is not None:
-        make_private(shared)
-        sweep_unheld("", shared)
-    with held_at(keys):
+        require_private(shared, SET_KEY_ROOT)
+        make_private(shared, SET_KEY_ROOT)
+        remove_abandoned("", shared)
+    with temporary_folder_at(keys):
         yield keys
 
 

@@ -19,7 +19,7 @@ from fednode.assemble.inprocess_run import PHASES, RunResult, closing_lines, mak
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import OUTCOMES
 from fednode.clock import SystemClock
-from fednode.disk.locked_folder import held_folder, sweep_unheld
+from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import ConfigError, FednodeError
 from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag
@@ -88,8 +88,8 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     for warning in plan.warnings:
         observer.phase(f"warning: {warning}")
     # homes of engines whose submitter was killed; one whose run goes on without it is in use
-    sweep_unheld(SCRATCH, inner=_KEYS, ending=lambda left: _end_all_under(left / _HOME))
-    with held_folder(SCRATCH) as scratch, _engine(scratch) as environ:
+    remove_abandoned(SCRATCH, inner=_KEYS, before=lambda left: _end_all_under(left / _HOME))
+    with temporary_folder(SCRATCH) as scratch, _engine(scratch) as environ:
         keys = scratch / _KEYS
         config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))
         config |= {"run-folder": str(folder.absolute()), "key-root": str(keys)}

@@ -18,7 +18,7 @@ from fednode.assemble.report_facts import run_record
 from fednode.assemble.session import Session, Tools
 from fednode.clock import Clock, SkippingClock
 from fednode.disk.atomic import write_whole
-from fednode.disk.locked_folder import held_folder, sweep_unheld
+from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import FednodeError, StoreError
 from fednode.members import member_names
 from fednode.observer import Observer, StopFlag
@@ -66,8 +66,8 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
         observer.phase(f"warning: {warning}")
     session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
     # keys of runs that were killed before they could remove them
-    sweep_unheld(KEYS)
-    with logging_to(folder / "run.log"), held_folder(KEYS) as keys:
+    remove_abandoned(KEYS)
+    with logging_to(folder / "run.log"), temporary_folder(KEYS) as keys:
         return conclude(session, lambda: _execute(session, keys, inside))
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fednode.disk.atomic import write_whole
-from fednode.errors import ConfigError, PeerFault, StoreError
+from fednode.disk.private import make_private
+from fednode.errors import ConfigError, PeerFault
 from fednode.protocol.cohort import Cohort, Member
 from fednode.wire import canonical, parse
 from fednode_clients.keyfolder.folder import PUBLIC_FILE, PUBLIC_KIND, SECRET_KIND, write_enrolment_public
@@ -29,11 +30,7 @@ def create_enrolment(folder: Path) -> VerifyKey:
     """
     refuse_existing(folder / KEY_FILE)
     refuse_existing(folder / PUBLIC_FILE)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise StoreError(f"could not make the folder {folder}: {error.strerror}") from error
+    make_private(folder)
     key = SigningKey.generate()
     write_enrolment_public(folder / PUBLIC_FILE, key.public)
     write_whole(folder / KEY_FILE, f"{SECRET_KIND} {key.private_bytes().hex()}\n".encode(), 0o600)

@@ -1,33 +1,41 @@
-"""Files that are whole or absent: written aside, fsynced, renamed."""
+"""Files that are whole or absent: written to a temporary file, fsynced, renamed."""
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 
 from fednode.errors import StoreError
 
 _BLOCK = 4096
+_TEMP_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}", re.DOTALL)
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Put `data` at `path` so that a reader, or a crash, sees all of it or nothing.
+    """Write `data` to `path`: a reader, or a crash, sees all of it or nothing. On disk when this returns.
 
-    Raises `StoreError` with the operating system's reason; whatever stood at `path` before is then still there.
+    Raises `StoreError` with the operating system's reason; the earlier file at `path` is then still there.
     """
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temp = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         try:
-            _write_synced(aside, data, mode)
-            aside.replace(path)
+            _write_synced(temp, data, mode)
+            temp.replace(path)
             sync_folder(path.parent)
         finally:
             with contextlib.suppress(FileNotFoundError):
-                aside.unlink()
+                temp.unlink()
     except OSError as error:
         raise StoreError(
             f"could not write {path}: {error.strerror or error}; free some space or choose another folder"
         ) from error
+
+
+def temp_target(name: str) -> str:
+    """The file name that `write_whole` was writing if `name` is that of its temporary file, else ""."""
+    found = _TEMP_NAME.fullmatch(name)
+    return found[1] if found else ""
 
 
 def _write_synced(path: Path, data: bytes, mode: int) -> None:
@@ -39,13 +47,13 @@ def _write_synced(path: Path, data: bytes, mode: int) -> None:
 
 
 def append_line(path: Path, line: bytes, mode: int = 0o600) -> None:
-    """Append one line and fsync before returning; a line that did not fit whole is taken back.
+    """Append one line and fsync before returning.
 
-    What a crash left of an earlier line, never acknowledged, is cut off: the new line starts a line. Raises
-    `StoreError`; the file then holds exactly the whole lines it held before. `ValueError` for more than one line.
+    An incomplete last line, left by a crash, is removed first. Raises `StoreError`, with the file's complete lines as
+    they were; `ValueError` if `line` holds a newline.
     """
     if b"\n" in line:
-        raise ValueError("one line at a time: a line holds no newline")
+        raise ValueError("a line must not hold a newline")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, mode)
         try:
@@ -69,7 +77,7 @@ def append_line(path: Path, line: bytes, mode: int = 0o600) -> None:
 
 
 def _cut_torn_line(descriptor: int) -> int:
-    """The size of the file once it ends with a whole line."""
+    """Remove an incomplete last line and return the size of the file."""
     size = end = os.fstat(descriptor).st_size
     whole = 0
     while end > 0 and whole == 0:

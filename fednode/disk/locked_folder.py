@@ -1,7 +1,6 @@
-"""Folders that live as long as the process that made them: each is held by a lock that the kernel frees, however the
-process ends."""
+"""Private folders that live as long as the process that made them. Each is locked, so that later processes can tell a
+folder in use from one that a killed process left."""
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -10,129 +9,122 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISDIR
 
+from fednode.disk.locks import is_at, lock, open_folder
 from fednode.errors import ConfigError, StoreError
 
 
 @contextmanager
-def held_folder(prefix: str) -> Iterator[Path]:
-    """A new private folder in the temporary folder, removed at the end of the block.
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A new private folder in the system's temporary folder, locked for the block and removed after it.
 
-    `sweep_unheld` leaves it alone for as long as this process, or one forked from it, is there: in whichever pid
-    namespace either of them is, and from the first moment on. POSIX only (flock), local disks only. Raises
-    `StoreError`.
+    `remove_abandoned` leaves it alone while this process, or a child forked from it, lives, also in another pid
+    namespace. A forked child that leaves the block does not remove the folder. Raises `StoreError`.
     """
-    folder, lock = _made(prefix)
-    owner = os.getpid()
-    try:
+    with _removed_after(*_make(prefix)) as folder:
         yield folder
-    finally:
-        # a forked child that leaves the block leaves the folder to its parent
-        if os.getpid() == owner:
-            shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
 
 
 @contextmanager
-def held_at(folder: Path) -> Iterator[Path]:
-    """As `held_folder`, but this very folder: new, or empty. Raises `ConfigError` where it has anything in it."""
-    lock, owner = _taken(folder), os.getpid()
-    try:
+def temporary_folder_at(folder: Path) -> Iterator[Path]:
+    """As `temporary_folder`, at this path. Raises `ConfigError` if the folder is in use or not empty."""
+    with _removed_after(folder, _take(folder)):
         yield folder
-    finally:
-        if os.getpid() == owner:
-            shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
 
 
-def sweep_unheld(
-    prefix: str, place: Path | None = None, inner: str = "", ending: Callable[[Path], None] | None = None
+def remove_abandoned(
+    prefix: str, place: Path | None = None, inner: str = "", before: Callable[[Path], None] | None = None
 ) -> None:
-    """Remove this user's folders of this prefix in `place` (None: the temporary folder) that no process holds.
+    """Remove this user's folders with this prefix in `place` that no process has locked.
 
-    One whose folder `inner` somebody holds stays. Before a folder goes, `ending` may end what still works in it. What
-    cannot be locked or removed stays.
+    `place` None is the system's temporary folder. A folder whose subfolder `inner` is locked stays. `before` is called
+    with each folder before it is removed. What cannot be locked or removed stays.
     """
     for folder in (place or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         with suppress(OSError):
             found = folder.lstat()
             if not S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
                 continue
-            lock = _locked(folder)
-            if lock is None:
+            held = _lock(folder)
+            if held is None:
                 continue
             try:
-                if not inner or not _is_held(folder / inner):
-                    (ending or _nothing)(folder)
+                if not inner or not _is_locked(folder / inner):
+                    if before is not None:
+                        before(folder)
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
-                os.close(lock)
+                os.close(held)
 
 
-def _nothing(_: Path) -> None:
-    return None
+@contextmanager
+def _removed_after(folder: Path, held: int) -> Iterator[Path]:
+    owner = os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
 
 
-def _is_held(folder: Path) -> bool:
-    lock = _locked(folder)
-    if lock is None:
-        return folder.exists()
-    os.close(lock)
-    return False
+def _make(prefix: str) -> tuple[Path, int]:
+    try:
+        while True:
+            # another process may remove the folder between mkdtemp and the lock: then make another
+            folder = Path(tempfile.mkdtemp(prefix=prefix))
+            held = _lock(folder)
+            if held is not None:
+                return folder, held
+    except OSError as error:
+        raise StoreError(
+            f"could not make and lock a folder in {tempfile.gettempdir()}: {error.strerror}; free some space there, or "
+            "set TMPDIR to a folder on a local disk"
+        ) from error
 
 
-def _taken(folder: Path) -> int:
+def _take(folder: Path) -> int:
     try:
         while True:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            lock = _locked(folder)
-            if lock is None and folder.exists():
-                raise ConfigError(f"{folder} is in use by another run; name another folder as key-root")
-            if lock is None:
-                # a sweep took it in between
-                continue
-            if any(folder.iterdir()):
-                os.close(lock)
-                raise ConfigError(
-                    f"{folder} is not empty, and goes at the end of a run with all that is in it; name a folder that "
-                    "is not there yet as key-root"
-                )
-            return lock
+            held = _lock(folder)
+            if held is not None:
+                break
+            if folder.exists():
+                raise ConfigError(f"{folder} is in use by another run; set key-root to another folder")
+            # another process removed it between mkdir and the lock: make it again
     except OSError as error:
         raise StoreError(
-            f"could not make and lock {folder}: {error.strerror}; let key-root or TMPDIR name a folder on a local disk"
+            f"could not make and lock {folder}: {error.strerror}; set key-root or TMPDIR to a folder on a local disk"
         ) from error
+    if any(folder.iterdir()):
+        os.close(held)
+        raise ConfigError(f"{folder} is not empty, and the run removes it at its end; set key-root to a new folder")
+    return held
 
 
-def _made(prefix: str) -> tuple[Path, int]:
+def _is_locked(folder: Path) -> bool:
+    held = _lock(folder)
+    if held is None:
+        return folder.exists()
+    os.close(held)
+    return False
+
+
+def _lock(folder: Path) -> int | None:
+    """The locked descriptor of the folder at this path; None if another holds the lock or it is gone."""
     try:
-        # a sweep may come between the making of a folder and its lock: what it takes is not used
-        while True:
-            folder = Path(tempfile.mkdtemp(prefix=prefix))
-            lock = _locked(folder)
-            if lock is not None:
-                return folder, lock
-    except OSError as error:
-        raise StoreError(
-            f"could not make and lock a folder in {tempfile.gettempdir()}: {error.strerror}; free some space there, or "
-            "let TMPDIR name a folder on a local disk"
-        ) from error
-
-
-def _locked(folder: Path) -> int | None:
-    """A descriptor that holds the lock of the folder at this very path, or None if another has it or it is gone."""
-    try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_folder(folder)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock), os.lstat(folder)):
-            return lock
-    except (BlockingIOError, FileNotFoundError):
+        # the path may lead to another folder by the time the lock is ours
+        if lock(descriptor) and is_at(descriptor, folder):
+            return descriptor
+    except FileNotFoundError:
         pass
     except OSError:
-        os.close(lock)
+        os.close(descriptor)
         raise
-    os.close(lock)
+    os.close(descriptor)
     return None

@@ -1,12 +1,13 @@
 """An append-only file that one process holds at a time: when `append` returns the line is on the disk, else it is
 not."""
 
-import fcntl
 import os
 import stat
 from pathlib import Path
 from typing import Self
 
+from fednode.disk.atomic import sync_folder
+from fednode.disk.locks import is_at, lock
 from fednode.errors import StoreError
 
 
@@ -30,12 +31,15 @@ class Journal:
         except OSError as error:
             raise StoreError(f"ledger {path} cannot be opened: {error.strerror}; choose another run folder") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = lock(descriptor)
         except OSError as error:
+            os.close(descriptor)
+            raise StoreError(f"ledger {path} cannot be locked: {error.strerror}; put it on a local disk") from error
+        if not free:
             os.close(descriptor)
             raise StoreError(
                 f"ledger {path} is in use by another process; wait for that run to end or choose another run folder"
-            ) from error
+            )
         return cls(path, descriptor)
 
     def read(self) -> bytes:
@@ -86,11 +90,7 @@ class Journal:
     def sync_folder(self) -> None:
         """Make the file's name as durable as its content. Raises StoreError when the disk refuses."""
         try:
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self._path.parent)
         except OSError as error:
             raise StoreError(f"the folder of ledger {self._path} cannot be synced: {error.strerror}") from error
 
@@ -112,10 +112,10 @@ class Journal:
             )
         mine = os.fstat(descriptor)
         try:
-            named = self._path.stat()
+            in_place = is_at(descriptor, self._path)
         except OSError:
-            named = None
-        if named is None or (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
+            in_place = False
+        if not in_place:
             raise StoreError(
                 f"ledger {self._path} was moved, replaced or deleted while in use; put it back and start again"
             )

@@ -1,11 +1,12 @@
 """What a crash leaves half written in a key folder is removed by the next who is alone there, and nothing else is."""
 
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
-from fednode_clients.keyfolder import temp_files as asides
+from fednode.disk.temp_files import sweep_temp_files
 from fednode_clients.keyfolder.exclusive import alone
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
@@ -80,9 +81,9 @@ def test_only_files_aside_are_swept_and_a_folder_that_is_not_there_is_none(tmp_p
         (tmp_path / kept).touch()
     before = set(tmp_path.iterdir())
     (tmp_path / f".{name}.01234567").touch()
-    asides.sweep(tmp_path)
+    sweep_temp_files(tmp_path, re.compile("[0-9]{40}"))
     assert set(tmp_path.iterdir()) == before
-    asides.sweep(tmp_path / "nowhere")
+    sweep_temp_files(tmp_path / "nowhere", re.compile(".*"))
 
 
 def test_what_cannot_be_removed_keeps_nobody_from_working(folder: KeyFolder) -> None:

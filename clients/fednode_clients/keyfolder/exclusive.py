@@ -1,10 +1,10 @@
 """One at a time: what a member checks in its record and what it then writes there are one step."""
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from fednode.disk.locks import locked
 from fednode.errors import StoreError
 from fednode_clients.keyfolder.folder import KeyFolder
 
@@ -19,20 +19,12 @@ def alone(folder: KeyFolder) -> Iterator[None]:
     if the folder cannot be locked.
     """
     path = folder.path / "turn.lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreError(f"could not open {path}: {error.strerror}; make the folder writable") from error
-    try:
-        _lock(descriptor)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)))
+        except OSError as error:
+            raise StoreError(
+                f"could not lock {path}: {error.strerror}; make the folder writable, on a local disk"
+            ) from error
         folder.sweep()
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        raise StoreError(f"could not lock the key folder: {error.strerror}; put it on a local disk") from error

@@ -15,11 +15,14 @@ The folder is 0700. Nothing of it ever goes into Flower's context.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from fednode.disk.atomic import append_line, write_whole
+from fednode.disk.private import make_private
+from fednode.disk.temp_files import sweep_temp_files, writing_in
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
@@ -33,10 +36,10 @@ from fednode_clients.keyfolder.audit_log import (
     lags,
     whole_lines,
 )
-from fednode_clients.keyfolder.temp_files import sweep, writing
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
 
+_HASHED: Final = re.compile(r"[0-9a-f]{40}")
 PUBLIC_FILE: Final = "enrolment.pub"
 TASKS: Final = "tasks"
 RETIRED: Final = "retired"
@@ -68,12 +71,8 @@ class KeyFolder:
         if any((path / file).exists() for file in ("identity.json", PUBLIC_FILE)):
             raise ConfigError(f"{path} holds keys already; choose another folder, keys are never overwritten")
         keys = (SigningKey.generate(), BoxKey.generate())
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.chmod(0o700)
-            (path / "state").mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"could not make the key folder {path}: {error.strerror}") from error
+        make_private(path / "state")
+        make_private(path)
         identity = {
             "name": name,
             "signing_key": keys[0].private_bytes().hex(),
@@ -136,7 +135,7 @@ class KeyFolder:
         file = self._file(name)
         try:
             file.parent.mkdir(mode=0o700, exist_ok=True)
-            with writing(file.parent):
+            with writing_in(file.parent):
                 write_whole(file, data, 0o600)
         except OSError as error:
             raise StoreError(f"could not use {file.parent}: {error.strerror}; make the folder writable") from error
@@ -165,7 +164,7 @@ class KeyFolder:
     def sweep(self) -> None:
         """Remove what processes that died left half written. For whoever is alone with the folder."""
         for folder in ("state", TASKS, RETIRED):
-            sweep(self.path / folder)
+            sweep_temp_files(self.path / folder, _HASHED)
 
     def drop(self, name: str) -> None:
         """Forget what was stored under `name`. Raises `StoreError`."""
@@ -190,7 +189,7 @@ class KeyFolder:
             tasks.mkdir(mode=0o700, exist_ok=True)
             taken = self._taken()
             if taken < most:
-                with writing(tasks):
+                with writing_in(tasks):
                     write_whole(mark, b"", 0o600)
                 # counted again: another process may have come in between, and neither overlooks the other
                 if self._taken() <= most:

@@ -26,7 +26,7 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
-from fednode.cache.files.folder import lock_folder, make_private, open_folder, require_same, spoken, unlock_folder
+from fednode.cache.files.folder import lock_folder, require_same, spoken
 from fednode.cache.files.format import (
     NUMBERS,
     DamagedFile,
@@ -42,6 +42,8 @@ from fednode.cache.memory.backend import WhenFull, check_when_full
 from fednode.cache.values.codec import Undecodable, encode_counted
 from fednode.clock import Clock
 from fednode.disk.atomic import write_whole
+from fednode.disk.locks import open_folder, unlock
+from fednode.disk.private import make_private
 from fednode.errors import StoreError
 
 
@@ -82,8 +84,8 @@ class FileBackend:
         self._evictions = self._expired = self._refusals = self._damaged = 0
         self._number = 0
         self._closed = False
+        make_private(folder)
         with spoken("open", folder):
-            make_private(folder)
             self._held = open_folder(folder)
         self._left = FilesLeft(folder, self._held, self._book)
         self._release = weakref.finalize(self, os.close, self._held)
@@ -116,7 +118,7 @@ class FileBackend:
             self._closed = True
             if self._release.alive:
                 # not by the last descriptor alone: a child of ours may hold another, without knowing of it
-                unlock_folder(self._held)
+                unlock(self._held)
                 self._release()
 
     def after_fork(self) -> None:

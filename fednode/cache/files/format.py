@@ -19,7 +19,6 @@ from fednode.cache.backend import Value
 from fednode.cache.values.codec import decode
 
 VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
-ASIDE_NAME: Final = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.[0-9a-f]{8}")
 NUMBERS: Final = 1 << 63
 """All numbers are below it: no number that fits a file leaves its followers none."""
 

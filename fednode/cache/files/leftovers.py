@@ -5,7 +5,6 @@ from pathlib import Path
 
 from fednode.cache.files.folder import require_same, spoken
 from fednode.cache.files.format import (
-    ASIDE_NAME,
     NUMBERS,
     VALUE_NAME,
     DamagedFile,
@@ -18,6 +17,7 @@ from fednode.cache.files.format import (
     withdraw,
 )
 from fednode.cache.files.index import FileBook
+from fednode.disk.atomic import temp_target
 from fednode.errors import StoreError
 
 
@@ -101,7 +101,7 @@ class FilesLeft:
             paths = [path for path in self._folder.iterdir() if path.is_file() and not path.is_symlink()]
         kept: dict[str, list[str]] = {}
         for path in paths:
-            if ASIDE_NAME.fullmatch(path.name):
+            if VALUE_NAME.fullmatch(temp_target(path.name)):
                 self.unlink(path.name)
             elif VALUE_NAME.fullmatch(path.name):
                 kept.setdefault(stem_of(path.name), []).append(path.name)

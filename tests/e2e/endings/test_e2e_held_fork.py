@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fednode.disk.locked_folder import held_at, held_folder
+from fednode.disk.locked_folder import temporary_folder, temporary_folder_at
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
 
 
-@pytest.mark.parametrize("held", [lambda _: held_folder("fednode-forked-"), lambda place: held_at(place / "mine")])
+@pytest.mark.parametrize(
+    "held", [lambda _: temporary_folder("fednode-forked-"), lambda place: temporary_folder_at(place / "mine")]
+)
 def test_a_forked_child_leaves_the_folder_to_its_parent(
     tmp_path: Path, held: Callable[[Path], AbstractContextManager[Path]]
 ) -> None:

@@ -14,20 +14,20 @@ from kit.smallrun import small_run
 
 from fednode.assemble.inprocess_run import KEYS, Inside
 from fednode.disk import locked_folder as held
-from fednode.disk.locked_folder import held_folder, sweep_unheld
+from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import StoreError
 from fednode.reports.markup import Markup
 
 HOLDING = f"""
 import sys
-from fednode.disk.locked_folder import held_folder
-with held_folder({KEYS!r}) as folder:
+from fednode.disk.locked_folder import temporary_folder
+with temporary_folder({KEYS!r}) as folder:
     (folder / "client-1").mkdir()
     (folder / "client-1" / "identity.json").write_text("a key")
     print(folder, flush=True)
     sys.stdin.read()
 """
-SWEEPING = f"from fednode.disk.locked_folder import sweep_unheld; sweep_unheld({KEYS!r})"
+SWEEPING = f"from fednode.disk.locked_folder import remove_abandoned; remove_abandoned({KEYS!r})"
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--pid", "--mount-proc", "--fork"]
 
 
@@ -54,12 +54,12 @@ def holder(place):
 
 def test_keys_of_a_process_that_is_on_stay_and_those_of_a_killed_one_go(holder):
     process, folder = holder
-    sweep_unheld(KEYS)
+    remove_abandoned(KEYS)
     assert (folder / "client-1" / "identity.json").exists()
     process.kill()
     process.wait()
     assert (folder / "client-1" / "identity.json").exists()
-    sweep_unheld(KEYS)
+    remove_abandoned(KEYS)
     assert not folder.exists()
 
 
@@ -78,15 +78,15 @@ def test_a_sweep_in_another_pid_namespace_leaves_keys_in_use_alone(holder):
 def test_the_number_in_a_name_says_nothing(place):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    with held_folder(f"{KEYS}{gone.pid}-") as folder:
+    with temporary_folder(f"{KEYS}{gone.pid}-") as folder:
         (folder / "key").write_text("a key")
-        sweep_unheld(KEYS)
+        remove_abandoned(KEYS)
         assert (folder / "key").exists()
     assert not folder.exists()
 
 
 def test_a_folder_ends_with_its_block_also_by_an_exception(place):
-    with pytest.raises(KeyError), held_folder(KEYS) as folder:
+    with pytest.raises(KeyError), temporary_folder(KEYS) as folder:
         assert folder.stat().st_mode & 0o777 == 0o700
         raise KeyError
     assert list(place.iterdir()) == []
@@ -101,9 +101,9 @@ def test_a_sweep_at_the_making_of_a_folder_costs_another_folder_and_no_key(place
         folder = Path(made(prefix=prefix))
         if not first and moment != "between opening and locking":
             if moment == "before the lock":
-                sweep_unheld(KEYS)
+                remove_abandoned(KEYS)
             else:
-                sweeper.append(held._locked(folder))
+                sweeper.append(held._lock(folder))
             assert folder.exists() == (moment == "while it is swept")
         first.append(folder)
         return str(folder)
@@ -111,15 +111,15 @@ def test_a_sweep_at_the_making_of_a_folder_costs_another_folder_and_no_key(place
     def locking(descriptor, how):
         if moment == "between opening and locking" and len(first) == 1 and not sweeper:
             sweeper.append(None)
-            sweep_unheld(KEYS)
+            remove_abandoned(KEYS)
             assert not first[0].exists()
         flock(descriptor, how)
 
     monkeypatch.setattr(tempfile, "mkdtemp", making)
     monkeypatch.setattr(fcntl, "flock", locking)
-    with held_folder(KEYS) as folder:
+    with temporary_folder(KEYS) as folder:
         assert [folder] == first[1:]
-        sweep_unheld(KEYS)
+        remove_abandoned(KEYS)
         assert folder.exists()
 
 
@@ -127,10 +127,10 @@ def test_what_is_not_ours_or_not_a_folder_stays(place, monkeypatch):
     (place / f"{KEYS}file").write_text("not a folder")
     (place / "elsewhere" / "keys").mkdir(parents=True)
     (place / f"{KEYS}link").symlink_to(place / "elsewhere")
-    sweep_unheld(KEYS)
+    remove_abandoned(KEYS)
     (place / f"{KEYS}theirs").mkdir()
     monkeypatch.setattr("os.getuid", lambda: os.geteuid() + 1)
-    sweep_unheld(KEYS)
+    remove_abandoned(KEYS)
     monkeypatch.undo()
     names = {path.name for path in place.iterdir()}
     assert names == {f"{KEYS}file", "elsewhere", f"{KEYS}link", f"{KEYS}theirs"}
@@ -139,7 +139,7 @@ def test_what_is_not_ours_or_not_a_folder_stays(place, monkeypatch):
 
 def test_a_temporary_folder_that_takes_nothing_is_named(place, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(place / "absent"))
-    with pytest.raises(StoreError, match="let TMPDIR name"), held_folder(KEYS):
+    with pytest.raises(StoreError, match="TMPDIR"), temporary_folder(KEYS):
         pass
 
 

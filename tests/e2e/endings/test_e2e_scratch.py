@@ -12,16 +12,17 @@ from kit.smallrun import small_settings
 from fednode.assemble import flower_engine
 from fednode.assemble.flower_app import _keys
 from fednode.assemble.flower_engine import SCRATCH
-from fednode.disk.locked_folder import held_at, held_folder, sweep_unheld
+from fednode.disk.locked_folder import remove_abandoned, temporary_folder, temporary_folder_at
+from fednode.disk.private import make_private
 from fednode.errors import ConfigError, StoreError
-from fednode_clients.membership import Place, key_folder, make_private, shared_root
+from fednode_clients.membership import Place, key_folder, shared_root
 
 RUN = {"clients": 2, "holders": 2}
 FAULTS = {
-    "link": "is no folder",
-    "file": "is no folder",
-    "theirs": "belongs to somebody else",
-    "open": "is open to others",
+    "link": "is not a folder",
+    "file": "is not a folder",
+    "theirs": "belongs to another user",
+    "open": "is open to other users",
 }
 
 
@@ -57,7 +58,7 @@ def test_a_foreseeable_folder_that_is_not_ours_alone_is_refused_by_node_and_memb
     place: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     shared = planted(kind, place, monkeypatch)
-    expected = f"{shared} {FAULTS[kind]}, so keys in it are no secret; remove it, or set key-root"
+    expected = f"{shared} {FAULTS[kind]}"
     with pytest.raises(ConfigError, match=expected), _keys(7, RUN):
         pytest.fail("keys were made")
     with pytest.raises(ConfigError, match=expected):
@@ -97,10 +98,13 @@ def test_keys_of_killed_runs_in_it_go_and_those_of_living_ones_stay(place: Path)
 def test_a_folder_with_something_in_it_is_never_taken_and_so_never_removed(place: Path) -> None:
     (place / "mine").mkdir()
     (place / "mine" / "letter").write_text("dear")
-    with pytest.raises(ConfigError, match="not there yet as key-root"), held_at(place / "mine"):
+    with pytest.raises(ConfigError, match="not empty"), temporary_folder_at(place / "mine"):
         pass
     assert (place / "mine" / "letter").read_text() == "dear"
-    with pytest.raises(StoreError, match="could not make and lock"), held_at(place / "mine" / "letter" / "keys"):
+    with (
+        pytest.raises(StoreError, match="could not make and lock"),
+        temporary_folder_at(place / "mine" / "letter" / "keys"),
+    ):
         pass
 
 
@@ -132,7 +136,7 @@ def test_the_home_of_a_killed_engine_goes_and_what_runs_in_it(
     engine: tuple[Path, subprocess.Popen[bytes]], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch, process = engine
-    with process, held_folder(SCRATCH) as living:
+    with process, temporary_folder(SCRATCH) as living:
         swept_by_a_run(place, monkeypatch)
         assert process.wait(60) != 0
         # its own is gone as well, and another run's is not
@@ -148,6 +152,6 @@ def test_an_engine_whose_run_goes_on_without_its_submitter_is_left_alone(
         with _keys(7, {**RUN, "key-root": str(scratch / "keys")}):
             swept_by_a_run(place, monkeypatch)
             assert (scratch / "flower").exists() and process.poll() is None
-        sweep_unheld(SCRATCH, inner="keys")
+        remove_abandoned(SCRATCH, inner="keys")
         assert not scratch.exists()
         process.communicate(b"\n")
