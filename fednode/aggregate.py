@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 from fednode_crypto import SealedSum, Tampered
 
 
@@ -24,7 +25,7 @@ class Fold:
         try:
             total = self.total.add(payload)
         except Tampered as error:
-            raise PeerFault("bad-payload", str(error)) from error
+            raise PeerFault(Reason.BAD_PAYLOAD, str(error)) from error
         return replace(self, total=total, names=(*self.names, name))
 
     def remove(self, name: str, payload: bytes) -> "Fold":

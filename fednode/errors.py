@@ -22,7 +22,11 @@ class FednodeError(Exception):
 
 
 class PeerFault(FednodeError):
-    """A peer sent something that cannot be accepted: `reason` is the short name it is counted under."""
+    """A peer sent something that cannot be accepted.
+
+    `reason` is the `fednode.reasons.Reason` that it is counted under. A fault that quotes a member's refusal has
+    "refused: " and the member's own code, which may be any short text.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)

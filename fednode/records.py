@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 
 FRAME, ARRAYS, CHUNKS, FROZEN = "fednode", "arrays", "chunks", "frozen"
 _STYPE = "fednode.frame"
@@ -40,7 +41,7 @@ def frame_of(content: RecordDict) -> bytes:
     """The frame in a message. Raises `PeerFault("malformed")` if there is none."""
     record = content.get(FRAME)
     if not isinstance(record, ArrayRecord) or set(record) != {"frame"} or record["frame"].stype != _STYPE:
-        raise PeerFault("malformed", "the message carries no frame")
+        raise PeerFault(Reason.MALFORMED, "the message carries no frame")
     return record["frame"].data
 
 
@@ -54,11 +55,11 @@ def arrays_of(content: RecordDict, name: str = ARRAYS) -> dict[str, NDArray[np.g
     unpickle, unzip or make room for on the word of a header."""
     record = content.get(name)
     if not isinstance(record, ArrayRecord):
-        raise PeerFault("malformed", f"the message carries no {name}")
+        raise PeerFault(Reason.MALFORMED, f"the message carries no {name}")
     try:
         return {key: _numbers(array) for key, array in record.items()}
     except (ValueError, TypeError) as error:
-        raise PeerFault("malformed", f"{name} cannot be read as arrays") from error
+        raise PeerFault(Reason.MALFORMED, f"{name} cannot be read as arrays") from error
 
 
 def _numbers(array: Array) -> NDArray[np.generic]:

@@ -29,6 +29,7 @@ from fednode.errors import (
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import ask_frame
+from fednode.reasons import Reason
 from fednode.records import CHUNKS, frame_of, to_arrays, to_content
 
 __all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "Seen", "ServerApp"]
@@ -94,11 +95,11 @@ class GridChannel:
     def _enter(self, node: int, reply: Message) -> None:
         try:
             if not reply.has_content():
-                raise PeerFault("no-answer", reply.error.reason or "")
+                raise PeerFault(Reason.NO_ANSWER, reply.error.reason or "")
             envelope = Envelope.from_bytes(frame_of(reply.content), 0)
             member = envelope.signed.verified(self._cohort)
             if envelope.head.kind != "hello":
-                raise PeerFault("unexpected", f"{member.name} said {envelope.head.kind}")
+                raise PeerFault(Reason.UNEXPECTED, f"{member.name} said {envelope.head.kind}")
         except PeerFault as fault:
             log.warning("node %d is no member: %s", node, fault)
             return

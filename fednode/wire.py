@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 
 _PREFIX = struct.Struct("<2sBBIQ")
 _MAGIC, _VERSION = b"FN", 1
@@ -78,20 +79,22 @@ def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
     checked.
     """
     if len(data) < _PREFIX.size + _DIGEST_SIZE:
-        raise PeerFault("malformed", f"{len(data)} bytes are no frame")
+        raise PeerFault(Reason.MALFORMED, f"{len(data)} bytes are no frame")
     magic, version, kind_size, header_size, body_size = _PREFIX.unpack_from(data)
     if magic != _MAGIC or version != _VERSION:
-        raise PeerFault("malformed", "not a FedNode frame of version 1")
+        raise PeerFault(Reason.MALFORMED, "not a FedNode frame of version 1")
     if header_size > MAX_HEADER or body_size > max_body:
-        raise PeerFault("oversize", f"a header of {header_size} and a body of {body_size} bytes, {max_body} at most")
+        raise PeerFault(
+            Reason.OVERSIZE, f"a header of {header_size} and a body of {body_size} bytes, {max_body} at most"
+        )
     if len(data) != _PREFIX.size + kind_size + header_size + body_size + _DIGEST_SIZE:
-        raise PeerFault("malformed", "the lengths do not add up")
+        raise PeerFault(Reason.MALFORMED, "the lengths do not add up")
     if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
-        raise PeerFault("damaged", "the digest does not match")
+        raise PeerFault(Reason.DAMAGED, "the digest does not match")
     start = _PREFIX.size + kind_size
     # a kind that the peer chose may be any text; no frame is of one that is not ASCII
     if not kind.isascii() or data[_PREFIX.size : start] != kind.encode("ascii"):
-        raise PeerFault("unexpected", f"a frame of another kind than {kind}")
+        raise PeerFault(Reason.UNEXPECTED, f"a frame of another kind than {kind}")
     header = parse(data[start : start + header_size])
     return Frame(kind, header, data[start + header_size : -_DIGEST_SIZE])
 
@@ -102,14 +105,14 @@ def parse(text: bytes, most: int = MAX_HEADER) -> "Fields":
     Raises `PeerFault`: "oversize" before anything is parsed, "malformed" for whatever else is not of this form.
     """
     if len(text) > most or sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise PeerFault("oversize", f"{len(text)} bytes of JSON, {most} and {MAX_VALUES} values are my most")
+        raise PeerFault(Reason.OVERSIZE, f"{len(text)} bytes of JSON, {most} and {MAX_VALUES} values are my most")
     try:
         value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
         same = isinstance(value, dict) and _is_shallow(value, MAX_DEPTH) and canonical(value) == text
     except (ValueError, RecursionError) as error:
-        raise PeerFault("malformed", "the header is not JSON") from error
+        raise PeerFault(Reason.MALFORMED, "the header is not JSON") from error
     if not same:
-        raise PeerFault("malformed", "the header is not in canonical form")
+        raise PeerFault(Reason.MALFORMED, "the header is not in canonical form")
     return Fields(value)
 
 
@@ -140,49 +143,49 @@ class Fields:
     def only(self, *names: str) -> "Fields":
         """Itself, if it has exactly these names."""
         if set(self._value) != set(names):
-            raise PeerFault("malformed", f"the fields are {sorted(self._value)}, not {sorted(names)}")
+            raise PeerFault(Reason.MALFORMED, f"the fields are {sorted(self._value)}, not {sorted(names)}")
         return self
 
     def text(self, name: str, longest: int = 128) -> str:
         """A string of 1 to `longest` printable characters."""
         value = self._value.get(name)
         if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
-            raise PeerFault("malformed", f"{name} is not a short text")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not a short text")
         return value
 
     def integer(self, name: str, lowest: int, highest: int) -> int:
         """An integer in `lowest` .. `highest`."""
         value = self._value.get(name)
         if type(value) is not int or not lowest <= value <= highest:
-            raise PeerFault("malformed", f"{name} is not an integer from {lowest} to {highest}")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not an integer from {lowest} to {highest}")
         return value
 
     def number(self, name: str, lowest: float, highest: float) -> float:
         """A finite float in `lowest` .. `highest`."""
         value = self._value.get(name)
         if type(value) is not float or not math.isfinite(value) or not lowest <= value <= highest:
-            raise PeerFault("malformed", f"{name} is not a number from {lowest} to {highest}")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not a number from {lowest} to {highest}")
         return value
 
     def octets(self, name: str, size: int) -> bytes:
         """Exactly `size` bytes, written as lower-case hexadecimal."""
         value = self._value.get(name)
         if not isinstance(value, str) or len(value) != 2 * size or not _HEX.fullmatch(value):
-            raise PeerFault("malformed", f"{name} is not {size} bytes in hexadecimal")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not {size} bytes in hexadecimal")
         return bytes.fromhex(value)
 
     def fields(self, name: str) -> "Fields":
         """A nested object."""
         value = self._value.get(name)
         if not isinstance(value, dict):
-            raise PeerFault("malformed", f"{name} is not an object")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not an object")
         return Fields(value)
 
     def rows(self, name: str, most: int) -> "list[Fields]":
         """A list of at most `most` nested objects."""
         value = self._value.get(name)
         if not isinstance(value, list) or len(value) > most or not all(isinstance(row, dict) for row in value):
-            raise PeerFault("malformed", f"{name} is not a list of at most {most} objects")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not a list of at most {most} objects")
         return [Fields(row) for row in value]
 
 
@@ -200,18 +203,18 @@ def split_parts(data: bytes, most: int) -> dict[str, bytes]:
     try:
         (count,) = struct.unpack_from("<I", data)
         if count > most:
-            raise PeerFault("malformed", f"{count} parts, {most} at most")
+            raise PeerFault(Reason.MALFORMED, f"{count} parts, {most} at most")
         parts: dict[str, bytes] = {}
         at = 4
         for _ in range(count):
             label_size, size = struct.unpack_from("<HQ", data, at)
             at += 10
             if at + label_size + size > len(data):
-                raise PeerFault("malformed", "a part reaches beyond the end")
+                raise PeerFault(Reason.MALFORMED, "a part reaches beyond the end")
             parts[data[at : at + label_size].decode("ascii")] = data[at + label_size : at + label_size + size]
             at += label_size + size
     except (struct.error, UnicodeDecodeError) as error:
-        raise PeerFault("malformed", "the parts do not parse") from error
+        raise PeerFault(Reason.MALFORMED, "the parts do not parse") from error
     if at != len(data) or len(parts) != count or list(parts) != sorted(parts):
-        raise PeerFault("malformed", "the parts are not in their one form")
+        raise PeerFault(Reason.MALFORMED, "the parts are not in their one form")
     return parts

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fednode.errors import PeerFault
 from fednode.protocol.headroom import update_room
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +34,32 @@ class Limits:
         # a floor that nobody can reach would let every client believe that many others add noise too
         if terms.min_survivors > min(clients, spec.sum_params.summands):
             raise PeerFault(
-                "min-survivors", f"{terms.min_survivors} survivors are promised, and the cohort has {clients} clients"
+                Reason.MIN_SURVIVORS,
+                f"{terms.min_survivors} survivors are promised, and the cohort has {clients} clients",
             )
         if terms.min_survivors < self.min_survivors:
             raise PeerFault(
-                "min-survivors", f"the round opens {terms.min_survivors} updates, {self.min_survivors} are my least"
+                Reason.MIN_SURVIVORS,
+                f"the round opens {terms.min_survivors} updates, {self.min_survivors} are my least",
             )
         # two honest members are the least among whom one can hide
         if terms.min_survivors - terms.assumed_colluders < 2:
             raise PeerFault(
-                "min-survivors", "fewer than two honest survivors are left if the assumed colluders collude"
+                Reason.MIN_SURVIVORS, "fewer than two honest survivors are left if the assumed colluders collude"
             )
         noise = terms.noise_multiplier(spec.sum_params.dimension)
         if not noise >= self.min_noise:
-            raise PeerFault("noise-floor", f"the noise multiplier is {noise:.4g}, {self.min_noise:.4g} is my least")
+            raise PeerFault(
+                Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, {self.min_noise:.4g} is my least"
+            )
         if spec.sum_params.value_bound < update_room(terms, spec.sum_params.dimension):
             raise PeerFault(
-                "no-room", "the sum has no room for one honest update: refusing later would tell of my data"
+                Reason.NO_ROOM, "the sum has no room for one honest update: refusing later would tell of my data"
             )
         if terms.staleness > self.max_staleness:
             raise PeerFault(
-                "staleness", f"models of {terms.staleness} versions back are allowed, {self.max_staleness} are my most"
+                Reason.STALENESS,
+                f"models of {terms.staleness} versions back are allowed, {self.max_staleness} are my most",
             )
         if spec.round > self.max_rounds:
-            raise PeerFault("round-cap", f"round {spec.round} of {spec.task}, {self.max_rounds} are my most")
+            raise PeerFault(Reason.ROUND_CAP, f"round {spec.round} of {spec.task}, {self.max_rounds} are my most")

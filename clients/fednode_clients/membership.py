@@ -13,6 +13,7 @@ from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.members import member_names
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_spec
+from fednode.reasons import Reason
 from fednode_clients.client.client import Client, refusal
 from fednode_clients.holder.holder import Holder
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -111,7 +112,8 @@ def storage_fault(error: StoreError) -> PeerFault:
     cause = error.__cause__
     reason = cause.strerror if isinstance(cause, OSError) else None
     return PeerFault(
-        "member-storage", f"the member's disk or key folder failed: {reason or 'what it holds is damaged'}; see its log"
+        Reason.MEMBER_STORAGE,
+        f"the member's disk or key folder failed: {reason or 'what it holds is damaged'}; see its log",
     )
 
 
@@ -122,7 +124,7 @@ def own_fault(error: PeerFault | StoreError | MemoryError) -> PeerFault:
     if isinstance(error, StoreError):
         return storage_fault(error)
     log.warning("refused, since this member has not the memory for what was asked")
-    return PeerFault("member-memory", "the member has not the memory for what was asked")
+    return PeerFault(Reason.MEMBER_MEMORY, "the member has not the memory for what was asked")
 
 
 class Members:

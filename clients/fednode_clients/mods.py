@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
+from fednode.reasons import Reason
 from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.client.client import refusal
 from fednode_clients.client.model_copy import Copy
@@ -46,7 +47,7 @@ _SUM, _TERMS = "gradient-sum", "terms"
 _MACHINES: tuple[type[Exception], ...] = (OSError, MemoryError, ImportError, StoreError, ConfigError)
 """Errors of the machine that a member runs on: that there was one may be told, whatever the data are."""
 
-_TO_TELL = frozenset({"malformed", "wrong-shape"})
+_TO_TELL = frozenset({Reason.MALFORMED, Reason.WRONG_SHAPE})
 """Reasons of a training function that does not know the model it was given."""
 
 
@@ -97,7 +98,7 @@ def asked_frame(message: Message) -> bytes:
 def _frame(message: Message) -> bytes:
     """The frame in a message. Raises `PeerFault("malformed")`, also for a message that is a carrier's error."""
     if not message.has_content():
-        raise PeerFault("malformed", "the message has no content")
+        raise PeerFault(Reason.MALFORMED, "the message has no content")
     return frame_of(message.content)
 
 
@@ -129,7 +130,9 @@ def sealing(members: Members) -> Mod:
         except (PeerFault, MemoryError) as error:
             return _refused(message, client.folder, frame, own_fault(error))
         except ValueError:
-            return _refused(message, client.folder, frame, PeerFault("wrong-shape", "the model is not one of floats"))
+            return _refused(
+                message, client.folder, frame, PeerFault(Reason.WRONG_SHAPE, "the model is not one of floats")
+            )
         try:
             reply = call_next(message, context)
         except Exception as error:
@@ -141,7 +144,7 @@ def sealing(members: Members) -> Mod:
             return _refused(message, client.folder, frame, own_fault(error))
         except Exception:
             log.exception("what training gave cannot be sealed")
-            fault = PeerFault("bad-update", "the training function gave no clipped sum; see this member's log")
+            fault = PeerFault(Reason.BAD_UPDATE, "the training function gave no clipped sum; see this member's log")
             return _refused(message, client.folder, frame, fault)
         return Message(to_content(update), reply_to=message)
 
@@ -155,19 +158,19 @@ def _told(error: Exception) -> PeerFault:
         return PeerFault(error.reason, "the training function does not take this model; see this member's log")
     kind = next((kind.__name__ for kind in _MACHINES if isinstance(error, kind)), None)
     if kind is None:
-        return PeerFault("training-failed", "the training function raised an error; see this member's log")
+        return PeerFault(Reason.TRAINING_FAILED, "the training function raised an error; see this member's log")
     number: object = error.errno if isinstance(error, OSError) else None
     # whoever raises the error chooses its number: one that no system has may be anything, of any type
     if type(number) is int and number in errno.errorcode:
         kind = f"{kind}: {os.strerror(number)}"
-    return PeerFault("training-failed", kind)
+    return PeerFault(Reason.TRAINING_FAILED, kind)
 
 
 def clip_of(message: Message) -> float:
     """The L2 bound that each record of this round is clipped to. Raises `PeerFault` where `consent` did not run."""
     terms = message.content.get(_TERMS)
     if not isinstance(terms, ConfigRecord):
-        raise PeerFault("malformed", "no terms in this message; put privacy_mods() on the train function")
+        raise PeerFault(Reason.MALFORMED, "no terms in this message; put privacy_mods() on the train function")
     return float(str(terms["clip"]))
 
 
@@ -189,16 +192,16 @@ def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     `ValueError` for an array or a clip that is not of floats. How many records there were is not read.
     """
     if not isinstance(reply, Message) or not reply.has_content():
-        raise PeerFault("bad-update", "the training function ended with an error")
+        raise PeerFault(Reason.BAD_UPDATE, "the training function ended with an error")
     count = reply.content.get("count")
     if not isinstance(count, MetricRecord) or "clip" not in count:
-        raise PeerFault("malformed", "the training function returned no clip")
+        raise PeerFault(Reason.MALFORMED, "the training function returned no clip")
     clip = count["clip"]
     if not isinstance(clip, float | int):
         raise ValueError("the clip is not a number")
     arrays = arrays_of(reply.content, _SUM)
     if Layout.of(arrays) != layout:
-        raise PeerFault("wrong-shape", "the training function returned other arrays than the model's")
+        raise PeerFault(Reason.WRONG_SHAPE, "the training function returned other arrays than the model's")
     vector = layout.flatten(arrays)
     return _Reported(vector, float(clip))
 

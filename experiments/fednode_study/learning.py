@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
 from fednode.protocol.model import Layout
+from fednode.reasons import Reason
 from fednode_clients.membership import Place
 from fednode_clients.training.gradients import GradientSum, clipped_gradient_sum
 from fednode_clients.training.models import linear_head, load_vector, travelling
@@ -23,5 +24,5 @@ def local_sum(place: Place, arrays: Mapping[str, NDArray[np.generic]], clip: flo
     try:
         load_vector(model, wanted.flatten(arrays))
     except ValueError as error:
-        raise PeerFault("wrong-shape", str(error)) from error
+        raise PeerFault(Reason.WRONG_SHAPE, str(error)) from error
     return clipped_gradient_sum(model, rows, labels, clip)

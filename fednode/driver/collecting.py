@@ -17,14 +17,14 @@ from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
+from fednode.reasons import Reason
 from fednode.round import events
 from fednode.round.machine import Round, State
 from fednode.wire import join_parts, split_parts
 
 log = logging.getLogger("fednode.driver")
 
-_MISSING = "refused: missing-chunks"
-_NO_ROOM = "no-room"
+_MISSING = f"refused: {Reason.MISSING_CHUNKS}"
 _BOXES = "/boxes"
 """After a client's name in the store: a name that no member can have."""
 
@@ -118,7 +118,7 @@ class Collecting:
 
     def _check(self, envelope: Envelope) -> None:
         if not envelope.head.is_update(Topic(self._spec.task, self._spec.round, self._digest)):
-            raise PeerFault("another-round", f"it is signed for round {envelope.head.round}")
+            raise PeerFault(Reason.ANOTHER_ROUND, f"it is signed for round {envelope.head.round}")
         if self._keys is not None:
             check_boxes(envelope, self._keys, self._boxes_bytes() // self._spec.sum_params.holders)
         self._download.check(envelope)
@@ -173,18 +173,18 @@ class Collecting:
     def _turn_away(self, client: str, full: StoreFull, deadline: float) -> events.Event:
         """There is no room: the client is asked again when the store says so, if that is before the deadline."""
         log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
-        for reason in (_NO_ROOM, f"{_NO_ROOM}-yet"):
+        for reason in (Reason.NO_ROOM, Reason.NO_ROOM_YET):
             self._log.explain(PeerFault(reason, str(full)))
         wait = full.retry_after
         in_time = wait is not None and self._node.clock.now() + wait < deadline
-        return events.NotKept(client, _NO_ROOM, wait if in_time else None)
+        return events.NotKept(client, Reason.NO_ROOM, wait if in_time else None)
 
     def exclude(self, clients: Iterable[str]) -> None:
         """Take these clients, whose box a holder could not open, out of the sum again."""
         for name in clients:
             log.warning("round %d: the box of %s does not open, it is struck", self._spec.round, name)
             self._fold = self._fold.remove(name, self._stored(name))
-            self._log.rejected.append((name, "bad-box"))
+            self._log.rejected.append((name, Reason.BAD_BOX))
             del self._heads[name]
 
     def _stored(self, name: str) -> bytes:
@@ -196,6 +196,6 @@ class Collecting:
     def why(self, now: Round) -> str:
         """What most of the clients said whose update is missing; or ""."""
         missing = now.invited - set(now.survivors)
-        turned_away = (pair for pair in self._log.discarded if pair[1].startswith(_NO_ROOM))
+        turned_away = (pair for pair in self._log.discarded if pair[1].startswith(Reason.NO_ROOM))
         noted = [*self._log.rejected, *turned_away]
         return self._log.why(pair for pair in noted if pair[0] in missing)

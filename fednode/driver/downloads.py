@@ -20,6 +20,7 @@ from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import spec_frame
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.stores import ParameterStore
 from fednode.stores.parameter_manifest import Floats
 
@@ -117,9 +118,11 @@ class Downloads:
         if basis is None:
             return
         if too_old(basis.version, spec.model_version, spec.terms.staleness) and basis.version < spec.model_version:
-            raise PeerFault("stale", f"computed from version {basis.version}, the round is about {spec.model_version}")
+            raise PeerFault(
+                Reason.STALE, f"computed from version {basis.version}, the round is about {spec.model_version}"
+            )
         if self._published.get(basis.version) != basis.digest:
-            raise PeerFault("another-model", f"no version {basis.version} of this digest was ever published")
+            raise PeerFault(Reason.ANOTHER_MODEL, f"no version {basis.version} of this digest was ever published")
 
     def learn(self, envelope: Envelope) -> None:
         """Take in what a verified update proves about its sender, whatever round it is of.

@@ -21,6 +21,7 @@ from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec, Terms
+from fednode.reasons import Reason
 
 log = logging.getLogger("fednode.driver")
 
@@ -77,7 +78,7 @@ class Driver:
         if outcome.cause == "too-few-survivors":
             outcome = replace(outcome, reason=outcome.reason + self._why_untold())
         for name, reason in outcome.rejected:
-            if reason == "refused: unknown-task":
+            if reason == f"refused: {Reason.UNKNOWN_TASK}":
                 self._uninformed.add(name)
         log.info("round %d: %s", number, outcome.cause or f"released over {len(outcome.survivors)} updates")
         return outcome

@@ -20,6 +20,7 @@ from fednode.protocol.cohort import Member
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.round import events
 from fednode.round.machine import Round, State
 
@@ -139,7 +140,7 @@ class Holders:
     def _name_liars(self, points: tuple[int, ...]) -> None:
         for name in [holder.name for holder in self._task.cohort.holders if holder.point in points]:
             self._log.answered.discard(name)
-            self._log.silence(name, PeerFault("wrong-answer"))
+            self._log.silence(name, PeerFault(Reason.WRONG_ANSWER))
 
     def signed(self) -> dict[int, Signed]:
         """The signed heads of the answers, by point: the holders' word that this round was opened."""
@@ -155,5 +156,5 @@ class Holders:
         asked = self._readers if self._log.cause != "stopped" else ()
         quiet = frozenset[int]().union(*(parts[state] for state in asked))
         holders = {holder.name: holder.point for holder in self._task.cohort.holders}
-        silent = {name: "no-key" for name, point in holders.items() if point not in self.points}
+        silent = {name: Reason.NO_KEY for name, point in holders.items() if point not in self.points}
         return silent | {name: "no-answer" for name, point in holders.items() if point in quiet}

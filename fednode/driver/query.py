@@ -7,6 +7,7 @@ from fednode.driver.channel import Reply, Request
 from fednode.driver.task import Node, Task
 from fednode.errors import Interrupted, PeerFault, one_line
 from fednode.protocol.envelope import Envelope
+from fednode.reasons import Reason
 
 log = logging.getLogger("fednode.driver")
 
@@ -67,15 +68,15 @@ def _short(text: str, longest: int) -> str:
 
 def _read(reply: Reply, kind: str, task: Task, most: tuple[int, int]) -> Envelope:
     if reply.frame is None:
-        raise PeerFault("no-answer", reply.error)
+        raise PeerFault(Reason.NO_ANSWER, reply.error)
     envelope = Envelope.from_bytes(reply.frame, *most)
     member = envelope.signed.verified(task.cohort)
     if member.name != reply.sender:
-        raise PeerFault("stranger", f"{member.name} answered for {reply.sender}")
+        raise PeerFault(Reason.STRANGER, f"{member.name} answered for {reply.sender}")
     if envelope.head.task != task.name:
-        raise PeerFault("another-task", envelope.head.task)
+        raise PeerFault(Reason.ANOTHER_TASK, envelope.head.task)
     if envelope.head.kind == "refusal":
         raise PeerFault(f"refused: {envelope.about.text('reason', 64)}", envelope.about.text("detail", 512))
     if envelope.head.kind != kind:
-        raise PeerFault("unexpected", f"{envelope.head.kind} where {kind} was asked")
+        raise PeerFault(Reason.UNEXPECTED, f"{envelope.head.kind} where {kind} was asked")
     return envelope

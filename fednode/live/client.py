@@ -12,6 +12,7 @@ from fednode.live.messages import MOST_ANSWERED, MOST_ASKED, line, parsed, raise
 from fednode.live.schema import found_in, keys_in, knobs_in, made_in, piece_in
 from fednode.live.server import SOCKET_NAME
 from fednode.live.stats import StoreStats
+from fednode.reasons import Reason
 
 RUNS: Final = Path("runs")
 _SECONDS: Final = 15.0
@@ -123,10 +124,10 @@ class LiveNode:
         parts, size = [self._rest], len(self._rest)
         while b"\n" not in parts[-1]:
             if size > MOST_ANSWERED:
-                raise PeerFault("malformed", "an answer without an end")
+                raise PeerFault(Reason.MALFORMED, "an answer without an end")
             received = self._socket.recv(1 << 16)
             if not received:
-                raise PeerFault("malformed", "it hung up")
+                raise PeerFault(Reason.MALFORMED, "it hung up")
             parts.append(received)
             size += len(received)
         answer, _, self._rest = b"".join(parts).partition(b"\n")
@@ -136,7 +137,7 @@ class LiveNode:
 def _stats_in(answer: Mapping[str, Any]) -> tuple[str, dict[str, StoreStats]]:
     run, stores = answer.get("run"), answer.get("stores")
     if not isinstance(run, str) or not isinstance(stores, dict):
-        raise PeerFault("malformed", "numbers without a run or without stores")
+        raise PeerFault(Reason.MALFORMED, "numbers without a run or without stores")
     return run, {name: StoreStats.of(found) for name, found in stores.items()}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from fednode.errors import ConfigError, DataError, FednodeError, PeerFault, StoreError, one_line
+from fednode.reasons import Reason
 
 MOST_ASKED: Final = 16 << 10
 """Bytes of a request, its newline included."""
@@ -31,9 +32,9 @@ def parsed(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise PeerFault("malformed", "a line that is no JSON") from error
+        raise PeerFault(Reason.MALFORMED, "a line that is no JSON") from error
     if not isinstance(found, dict):
-        raise PeerFault("malformed", "a line that is no JSON object")
+        raise PeerFault(Reason.MALFORMED, "a line that is no JSON object")
     return found
 
 
@@ -55,7 +56,7 @@ def raise_refusal(answer: Mapping[str, Any]) -> None:
         return
     words = answer.get("error")
     if answer.get("ok") is not False or not isinstance(words, str):
-        raise PeerFault("malformed", "an answer that says neither yes nor no")
+        raise PeerFault(Reason.MALFORMED, "an answer that says neither yes nor no")
     raise _CAUSES.get(str(answer.get("cause")), StoreError)(one_line(words, _WORDS))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 
 MOST_COUNT: Final = 1 << 63
 """No number of bytes, entries or events is larger."""
@@ -34,7 +35,7 @@ def found_in(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What `get` found: one at least."""
     found = answer.get("found")
     if not isinstance(found, list) or not found or not all(map(_is_found, found)):
-        raise PeerFault("malformed", "what it says of a value is not what this version knows")
+        raise PeerFault(Reason.MALFORMED, "what it says of a value is not what this version knows")
     return found
 
 
@@ -42,7 +43,7 @@ def keys_in(answer: Mapping[str, Any]) -> tuple[list[tuple[str, str]], bool]:
     """Store and key of each, and whether there are more."""
     rows, more = _rows(answer.get("keys"), (_is_text, _is_text)), answer.get("more")
     if type(more) is not bool:
-        raise PeerFault("malformed", "it does not say whether there are more keys")
+        raise PeerFault(Reason.MALFORMED, "it does not say whether there are more keys")
     return [(store, key) for store, key in rows], more
 
 
@@ -50,7 +51,7 @@ def knobs_in(answer: Mapping[str, Any]) -> tuple[list[list[Any]], list[str]]:
     """Store, name, value, meaning and span of what may be changed; the stores where nothing may."""
     fixed = answer.get("fixed")
     if not isinstance(fixed, list) or not all(map(_is_text, fixed)):
-        raise PeerFault("malformed", "it does not say in which stores nothing can be changed")
+        raise PeerFault(Reason.MALFORMED, "it does not say in which stores nothing can be changed")
     return _rows(answer.get("knobs"), (_is_text, _is_text, is_number, _is_text, _is_text)), fixed
 
 
@@ -67,7 +68,7 @@ def piece_in(answer: Mapping[str, Any]) -> tuple[int, bytes]:
     except ValueError:
         piece = None
     if piece is None or not isinstance(size, int) or not is_count(size):
-        raise PeerFault("malformed", "it sent a value in a form that cannot be read")
+        raise PeerFault(Reason.MALFORMED, "it sent a value in a form that cannot be read")
     return size, piece
 
 
@@ -99,7 +100,7 @@ def _is_shape(shape: object) -> bool:
 
 def _rows(found: object, columns: tuple[Any, ...]) -> list[list[Any]]:
     if not isinstance(found, list) or not all(isinstance(row, list) and len(row) == len(columns) for row in found):
-        raise PeerFault("malformed", "a table without its columns")
+        raise PeerFault(Reason.MALFORMED, "a table without its columns")
     if not all(fits(cell) for row in found for fits, cell in zip(columns, row, strict=True)):
-        raise PeerFault("malformed", "a table with cells that are none of its columns")
+        raise PeerFault(Reason.MALFORMED, "a table with cells that are none of its columns")
     return found

@@ -10,6 +10,7 @@ from fednode.cache.wrappers.counted import Counts
 from fednode.errors import PeerFault
 from fednode.live.knobs import Knob
 from fednode.live.schema import is_count
+from fednode.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,11 @@ class StoreStats:
         """Back from JSON. Raises `PeerFault("malformed")` for anything but numbers of these names."""
         names = {field.name for field in fields(cls)}
         if not isinstance(found, dict) or set(found) != names:
-            raise PeerFault("malformed", "the numbers of a store are not those that this version knows")
+            raise PeerFault(Reason.MALFORMED, "the numbers of a store are not those that this version knows")
         for name, value in found.items():
             optional = value is None and name not in ("entries", "bytes")
             if not optional and not is_count(value):
-                raise PeerFault("malformed", f"{name} of a store is no count")
+                raise PeerFault(Reason.MALFORMED, f"{name} of a store is no count")
         return cls(**found)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort, Member
 from fednode.protocol.envelope import Envelope
+from fednode.reasons import Reason
 from fednode.wire import canonical, digest
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxPublicKey
@@ -49,13 +50,15 @@ class BoxKeys:
         for point, envelope in self.envelopes.items():
             member, head = envelope.signed.verified(cohort), envelope.head
             if (member.role, member.point) != ("holder", point):
-                raise PeerFault("bad-box-key", f"{member.name} is not the holder at point {point}")
+                raise PeerFault(Reason.BAD_BOX_KEY, f"{member.name} is not the holder at point {point}")
             if (head.kind, head.task, head.round) != ("box-key", task, round_number):
-                raise PeerFault("bad-box-key", f"{member.name} signed another key, not one for round {round_number}")
+                raise PeerFault(
+                    Reason.BAD_BOX_KEY, f"{member.name} signed another key, not one for round {round_number}"
+                )
             try:
                 found[point] = (member, BoxPublicKey.from_bytes(envelope.body))
             except (ValueError, CryptoError) as error:
-                raise PeerFault("bad-box-key", f"{member.name} signed bytes that are no key") from error
+                raise PeerFault(Reason.BAD_BOX_KEY, f"{member.name} signed bytes that are no key") from error
         return found
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
 from fednode.protocol.model import Layout, model_digest
+from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, parse
 
 CHUNK_VALUES: Final = 1 << 18
@@ -94,7 +95,7 @@ class Outline:
         try:
             return Outline(_layout(fields.rows("trained", _MAX_ARRAYS)), _layout(fields.rows("frozen", _MAX_ARRAYS)))
         except ValueError as error:
-            raise PeerFault("malformed", str(error)) from error
+            raise PeerFault(Reason.MALFORMED, str(error)) from error
 
 
 def _rows(layout: Layout) -> list[dict[str, object]]:
@@ -108,9 +109,9 @@ def _layout(rows: Collection[Fields]) -> Layout:
 def _shape(row: Fields) -> tuple[int, ...]:
     shape = row.raw()["shape"]
     if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
-        raise PeerFault("malformed", "the shape of an array is not a short list")
+        raise PeerFault(Reason.MALFORMED, "the shape of an array is not a short list")
     if not all(type(size) is int and 0 <= size <= MAX_MODEL_VALUES for size in shape):
-        raise PeerFault("malformed", "the shape of an array is not of sizes")
+        raise PeerFault(Reason.MALFORMED, "the shape of an array is not of sizes")
     if math.prod(shape) > MAX_MODEL_VALUES:
-        raise PeerFault("malformed", "an array is larger than any model")
+        raise PeerFault(Reason.MALFORMED, "an array is larger than any model")
     return tuple(shape)

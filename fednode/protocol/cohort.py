@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, digest, parse
 from fednode_crypto import CryptoError
 from fednode_crypto.errors import BadSignature
@@ -58,7 +59,7 @@ class Member:
         row.only("name", "role", "verify_key", "box_key", "point")
         role = row.text("role")
         if role not in ("client", "holder"):
-            raise PeerFault("malformed", f"{role} is no role")
+            raise PeerFault(Reason.MALFORMED, f"{role} is no role")
         try:
             return Member(
                 name=row.text("name"),
@@ -68,7 +69,7 @@ class Member:
                 point=row.integer("point", 0, 255),
             )
         except (ValueError, CryptoError) as error:
-            raise PeerFault("malformed", str(error)) from error
+            raise PeerFault(Reason.MALFORMED, str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Cohort:
         try:
             enrolment_public.verify(self.signature, _DOMAIN, _listing(self.members))
         except BadSignature as error:
-            raise PeerFault("unknown-cohort", "the enrolment key did not sign this list") from error
+            raise PeerFault(Reason.UNKNOWN_COHORT, "the enrolment key did not sign this list") from error
         return self
 
     def digest(self) -> bytes:
@@ -120,7 +121,7 @@ class Cohort:
         for member in self.members:
             if member.name == name:
                 return member
-        raise PeerFault("stranger", f"{name[:64]} is not enrolled")
+        raise PeerFault(Reason.STRANGER, f"{name[:64]} is not enrolled")
 
     def to_bytes(self) -> bytes:
         """The cohort file: JSON that a person can read."""
@@ -132,12 +133,12 @@ class Cohort:
         than `MAX_COHORT` bytes, "malformed"."""
         fields = parse(data.strip(), MAX_COHORT).only("format", "members", "signature")
         if fields.text("format") != "fednode-cohort-1":
-            raise PeerFault("malformed", "not a FedNode cohort file")
+            raise PeerFault(Reason.MALFORMED, "not a FedNode cohort file")
         members = tuple(Member.from_fields(row) for row in fields.rows("members", MAX_MEMBERS))
         try:
             return Cohort(members, fields.octets("signature", 64))
         except ValueError as error:
-            raise PeerFault("malformed", str(error)) from error
+            raise PeerFault(Reason.MALFORMED, str(error)) from error
 
 
 def _listing(members: tuple[Member, ...]) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Signed, Topic
+from fednode.reasons import Reason
 
 CONFIRMED = "confirmed"
 
@@ -40,7 +41,7 @@ class Confirmations:
         for point, signed in self.heads.items():
             member = signed.verified(cohort)
             if (member.role, member.point) != ("holder", point):
-                raise PeerFault("bad-confirmation", f"{member.name} is not the holder at point {point}")
+                raise PeerFault(Reason.BAD_CONFIRMATION, f"{member.name} is not the holder at point {point}")
             check_confirmation(signed, topic, roster)
         return frozenset(self.heads)
 
@@ -58,7 +59,7 @@ def check_confirmation(signed: Signed, topic: Topic, roster: bytes) -> None:
     head = signed.head
     named = (head.kind, head.task, head.round, head.spec, dict(head.about))
     if named != (CONFIRMED, topic.task, topic.round, topic.spec, about_roster(roster)):
-        raise PeerFault("bad-confirmation", f"{head.sender} confirmed something else than this roster")
+        raise PeerFault(Reason.BAD_CONFIRMATION, f"{head.sender} confirmed something else than this roster")
 
 
 def _name(point: int) -> str:

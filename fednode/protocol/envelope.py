@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort, Member
+from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, join_parts, pack, parse, split_parts, unpack
 from fednode_crypto.errors import BadSignature
 from fednode_crypto.identity import SigningKey
@@ -107,7 +108,7 @@ class Signed:
     def from_bytes(data: bytes, most: int = MAX_SIGNED) -> "Signed":
         """The inverse of `to_bytes`, for `most` bytes. Raises `PeerFault("malformed")`."""
         if not 64 < len(data) <= most:
-            raise PeerFault("malformed", "no signed head has this size")
+            raise PeerFault(Reason.MALFORMED, "no signed head has this size")
         return Signed(Head.from_bytes(data[64:]), data[:64])
 
     def verified(self, cohort: Cohort) -> Member:
@@ -116,7 +117,7 @@ class Signed:
         try:
             member.verify_key.verify(self.signature, _DOMAIN, self.head.to_bytes())
         except BadSignature as error:
-            raise PeerFault("bad-signature", f"{member.name} did not sign this") from error
+            raise PeerFault(Reason.BAD_SIGNATURE, f"{member.name} did not sign this") from error
         return member
 
 
@@ -157,12 +158,14 @@ class Envelope:
         frame.header.only()
         parts = split_parts(frame.body, 2 + _MOST_ATTACHED)
         if not {"body", "signed"} <= set(parts):
-            raise PeerFault("malformed", "an envelope has a head and a body")
+            raise PeerFault(Reason.MALFORMED, "an envelope has a head and a body")
         signed, body = Signed.from_bytes(parts.pop("signed")), parts.pop("body")
         if not all(name.startswith(_MARK) for name in parts):
-            raise PeerFault("malformed", "an envelope has a head, a body and attachments, and nothing else")
+            raise PeerFault(Reason.MALFORMED, "an envelope has a head, a body and attachments, and nothing else")
         if len(body) > max_body or sum(map(len, parts.values())) > max_attached:
-            raise PeerFault("oversize", f"{len(body)} bytes and attachments, {max_body} and {max_attached} at most")
+            raise PeerFault(
+                Reason.OVERSIZE, f"{len(body)} bytes and attachments, {max_body} and {max_attached} at most"
+            )
         envelope = Envelope(signed, body, {name.removeprefix(_MARK): part for name, part in parts.items()})
         envelope._check()
         return envelope
@@ -170,9 +173,9 @@ class Envelope:
     def _check(self) -> None:
         head = self.head
         if head.size != len(self.body) or head.sha256 != hashlib.sha256(self.body).digest():
-            raise PeerFault("damaged", "the body is not the one that was signed")
+            raise PeerFault(Reason.DAMAGED, "the body is not the one that was signed")
         if head.attached() != {name: hashlib.sha256(data).digest() for name, data in self.attached.items()}:
-            raise PeerFault("damaged", "the attachments are not those that were signed")
+            raise PeerFault(Reason.DAMAGED, "the attachments are not those that were signed")
 
 
 @dataclass(frozen=True, slots=True)

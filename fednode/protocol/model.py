@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 from fednode.wire import canonical, digest
 
 BASIS: Final = "model"
@@ -46,9 +47,9 @@ class Layout:
     def flatten(self, arrays: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
         """All arrays as one float64 vector [d]. Raises `PeerFault("wrong-shape")` if they do not fit this layout."""
         if tuple(arrays) != self.names or tuple(array.shape for array in arrays.values()) != self.shapes:
-            raise PeerFault("wrong-shape", "the arrays are not those of the model")
+            raise PeerFault(Reason.WRONG_SHAPE, "the arrays are not those of the model")
         if any(array.dtype.kind != "f" for array in arrays.values()):
-            raise PeerFault("wrong-shape", "an array of the model is not of floats")
+            raise PeerFault(Reason.WRONG_SHAPE, "an array of the model is not of floats")
         return np.concatenate([np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()])
 
     def split(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
@@ -94,5 +95,5 @@ class Basis:
     def from_bytes(data: bytes) -> "Basis":
         """The inverse of `to_bytes`. Raises `PeerFault("malformed")`."""
         if len(data) != Basis.SIZE:
-            raise PeerFault("malformed", "the update does not say which model it was computed from")
+            raise PeerFault(Reason.MALFORMED, "the update does not say which model it was computed from")
         return Basis(int.from_bytes(data[:8], "little"), data[8:])

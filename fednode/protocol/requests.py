@@ -24,6 +24,7 @@ from fednode.errors import PeerFault
 from fednode.protocol.cohort import MAX_COHORT, Cohort
 from fednode.protocol.envelope import Envelope, Signed
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import Frame, canonical, digest, join_parts, pack, parse, split_parts, unpack
 from fednode_crypto import SumParams, WrongParameters
 from fednode_crypto.params import LARGEST_COHORT
@@ -80,11 +81,11 @@ class TaskCard:
         Raises `PeerFault`: "oversize" before anything is parsed, "malformed".
         """
         if not {"cohort", "params"} <= set(parts):
-            raise PeerFault("malformed", "a task comes with a cohort and sum parameters")
+            raise PeerFault(Reason.MALFORMED, "a task comes with a cohort and sum parameters")
         try:
             params = SumParams.from_dict(parse(parts["params"]).raw())
         except WrongParameters as error:
-            raise PeerFault("malformed", str(error)) from error
+            raise PeerFault(Reason.MALFORMED, str(error)) from error
         return TaskCard(task, Cohort.from_bytes(parts["cohort"]), params)
 
 
@@ -120,15 +121,17 @@ class KeyParts:
         points = [holder.point for holder in card.cohort.holders]
         for kind, given in (("key-commitment", self.commitments), ("key-part", self.reveals)):
             if sorted(given) != points and (given or kind == "key-commitment"):
-                raise PeerFault("bad-key-part", f"{kind}s of {sorted(given)}, not of {points}")
+                raise PeerFault(Reason.BAD_KEY_PART, f"{kind}s of {sorted(given)}, not of {points}")
             for point, envelope in given.items():
                 member = envelope.signed.verified(card.cohort)
                 head = envelope.head
                 if (member.role, member.point, head.kind, head.task) != ("holder", point, kind, card.task):
-                    raise PeerFault("bad-key-part", f"{member.name} signed no {kind} of point {point} for {card.task}")
+                    raise PeerFault(
+                        Reason.BAD_KEY_PART, f"{member.name} signed no {kind} of point {point} for {card.task}"
+                    )
         for envelope in self.reveals.values():
             if envelope.head.about.get("commitments") != self.commitments_digest().hex():
-                raise PeerFault("bad-key-part", f"{envelope.head.sender} showed its part under other commitments")
+                raise PeerFault(Reason.BAD_KEY_PART, f"{envelope.head.sender} showed its part under other commitments")
         return self
 
     def bodies(self, kind: str) -> dict[int, bytes]:
@@ -143,7 +146,7 @@ def _numbered(parts: Mapping[str, bytes], prefix: str) -> dict[int, Envelope]:
         if name.startswith(prefix):
             number = name.removeprefix(prefix)
             if not _POINT.fullmatch(number):
-                raise PeerFault("malformed", f"{name} names no point")
+                raise PeerFault(Reason.MALFORMED, f"{name} names no point")
             found[int(number)] = Envelope.from_bytes(data, MAX_KEY_PART)
     return found
 
@@ -192,7 +195,7 @@ def _read_numbered_ask(kind: str, data: bytes) -> tuple[str, int]:
     task, parts = read_ask(kind, data)
     text = parts.get("round", b"").decode("ascii", "replace")
     if not (text.isascii() and text.isdigit() and len(text) <= 7 and str(int(text)) == text and int(text) > 0):
-        raise PeerFault("malformed", f"{kind} is asked about a round from 1 on")
+        raise PeerFault(Reason.MALFORMED, f"{kind} is asked about a round from 1 on")
     return task, int(text)
 
 
@@ -228,7 +231,7 @@ def read_roster(data: bytes, most: int = LARGEST_COHORT) -> tuple[Signed, ...]:
     """
     count = int.from_bytes(data[:4], "little")
     if most < count <= len(data) // _LEAST_HEAD:
-        raise PeerFault("too-many", f"{count} updates, the sum has room for {most}")
+        raise PeerFault(Reason.TOO_MANY, f"{count} updates, the sum has room for {most}")
     return tuple(map(_update_head, split_parts(data, most).values()))
 
 
@@ -237,5 +240,5 @@ def _update_head(data: bytes) -> Signed:
     signed = Signed.from_bytes(data, MAX_UPDATE_HEAD)
     signed.head.attached()
     if not signed.head.terse:
-        raise PeerFault("malformed", f"{signed.head.sender} signed something else than an update")
+        raise PeerFault(Reason.MALFORMED, f"{signed.head.sender} signed something else than an update")
     return signed

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, digest
 from fednode_crypto import SumParams, WrongParameters
 
@@ -109,7 +110,7 @@ class RoundSpec:
                 sum_params=SumParams.from_dict(data.fields("sum_params").raw()),
             )
         except (ValueError, WrongParameters) as error:
-            raise PeerFault("malformed", str(error)) from error
+            raise PeerFault(Reason.MALFORMED, str(error)) from error
 
 
 def _terms(data: Fields) -> Terms:

@@ -20,6 +20,7 @@ from enum import Enum, auto
 from typing import Any
 
 from fednode.privacy.ledger import Receipt
+from fednode.reasons import Reason
 from fednode.round import effects
 from fednode.round.events import (
     Answered,
@@ -135,23 +136,23 @@ Step = tuple[Round, tuple[effects.Effect, ...]]
 
 def _arrived(now: Round, event: Arrived) -> Step:
     if event.client not in now.invited:
-        return now, (effects.Reject(event.client, "stranger"),)
+        return now, (effects.Reject(event.client, Reason.STRANGER),)
     known = dict(now.arrived)
     if event.client in known:
         same = known[event.client] == event.update_digest
-        return now, (effects.Discard(event.client, "repeat"),) if same else (
-            effects.Reject(event.client, "second-update"),
+        return now, (effects.Discard(event.client, Reason.REPEAT),) if same else (
+            effects.Reject(event.client, Reason.SECOND_UPDATE),
         )
     turned = _turned_away(now, event.client)
     if turned is not None and turned.update_digest != event.update_digest:
-        return _count_fault(now, event.client, "second-update")
+        return _count_fault(now, event.client, Reason.SECOND_UPDATE)
     if event.spec_digest != now.spec_digest:
-        return _count_fault(now, event.client, "another-round")
+        return _count_fault(now, event.client, Reason.ANOTHER_ROUND)
     if now.state is not State.COLLECTING:
-        return now, (effects.Discard(event.client, "late"),)
+        return now, (effects.Discard(event.client, Reason.LATE),)
     if turned is not None and not turned.asked:
         # one attempt at the store each time it is asked, however many copies come
-        return now, (effects.Discard(event.client, "repeat"),)
+        return now, (effects.Discard(event.client, Reason.REPEAT),)
     return replace(now, arrived=(*now.arrived, (event.client, event.update_digest))), (effects.Keep(event.client),)
 
 
@@ -185,7 +186,7 @@ def _not_kept(now: Round, event: NotKept) -> Step:
         after = replace(after, faulted=now.faulted | {client})
         return _when_complete(after, (effects.Discard(client, event.reason),))
     after = replace(after, faulted=now.faulted - {client})
-    return after, (effects.Discard(client, f"{event.reason}-yet"), effects.AskLater(client, event.wait))
+    return after, (effects.Discard(client, Reason.NO_ROOM_YET), effects.AskLater(client, event.wait))
 
 
 def _wait_over(now: Round, event: WaitOver) -> Step:
@@ -203,7 +204,7 @@ def _waits(now: Round, client: str) -> bool:
 
 
 def _late(now: Round, event: Late) -> Step:
-    return now, (effects.Discard(event.client, "late"),)
+    return now, (effects.Discard(event.client, Reason.LATE),)
 
 
 def _faulted(now: Round, event: Faulted) -> Step:

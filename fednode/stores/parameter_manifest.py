@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fednode import wire
 from fednode.errors import PeerFault
 from fednode.protocol.chunks import Chunk, chunks_of
+from fednode.reasons import Reason
 
 Floats: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 Dtype = Literal["<f8", "<f4"]
@@ -89,7 +90,7 @@ class Manifest:
         Where the stack has no room to read it that is a `RecursionError`: it says nothing of the manifest.
         """
         if not isinstance(data, bytes):
-            raise PeerFault("malformed", "it is not bytes")
+            raise PeerFault(Reason.MALFORMED, "it is not bytes")
         try:
             frame = wire.unpack(_KIND, data)
         except PeerFault as fault:
@@ -99,7 +100,7 @@ class Manifest:
         try:
             arrays = tuple(map(_array, json.loads(frame.body)["arrays"]))
         except (ValueError, TypeError, LookupError, OverflowError) as error:
-            raise PeerFault("malformed", "its arrays do not parse") from error
+            raise PeerFault(Reason.MALFORMED, "its arrays do not parse") from error
         return Manifest(version, frame.header.fields("metadata").raw(), arrays)
 
 

@@ -17,6 +17,7 @@ from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, Too
 from fednode.cache.fork_safety import mend_after_fork
 from fednode.cache.lost import WHAT_KEEPS_PINS, PinLost
 from fednode.errors import PeerFault, StoreError
+from fednode.reasons import Reason
 from fednode.stores.update_ids import PREFIX, PinOwner, UpdateId, UpdateLost, UpdateUsage, check_name, check_round
 
 __all__ = ["PinOwner", "UpdateId", "UpdateLost", "UpdateStore", "UpdateUsage"]
@@ -215,7 +216,7 @@ class UpdateStore:
                 what = "was withdrawn" if update in self._unfreed else "came before, was broken off"
                 raise StoreFull(f"{update} {what} and still takes up its room; retry in {wait:g} s", wait)
             if self._find(update) is not None and update not in self._lost:
-                raise PeerFault("repeated", f"{update} in round {update.round} came before")
+                raise PeerFault(Reason.REPEATED, f"{update} in round {update.round} came before")
             self._arriving.add(update)
 
     def _not_stored(self, update: UpdateId) -> None:
@@ -301,7 +302,7 @@ class UpdateStore:
 
 def _closed(update: UpdateId) -> PeerFault:
     return PeerFault(
-        "round-closed", f"round {update.round} or a later one was opened or has failed; {update} came too late"
+        Reason.ROUND_CLOSED, f"round {update.round} or a later one was opened or has failed; {update} came too late"
     )
 
 

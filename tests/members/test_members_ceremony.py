@@ -167,7 +167,7 @@ def test_the_shares_of_a_secret_are_boxed_for_one_holder_each(kit):
     bundle = split_parts(reveal(kit, commitments(kit).parts()).body, 4)
     assert set(bundle) == {"part", "share-1", "share-2", "share-3"}
     kept = kit.holder("holder-1").folder.get(f"key-secret/{TASK}")
-    secrets = kit.crypto.scheme.restore_contribution(kit.size.sum_params(), kit.task().key_context(), kept).shares()
+    secrets = kit.scheme.restore_contribution(kit.size.sum_params(), kit.task().key_context(), kept).shares()
     assert all(secret not in join_parts(bundle) for secret in secrets.values())
 
 

@@ -11,6 +11,7 @@ from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.requests import read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
+from fednode.reasons import Reason
 from fednode_clients.client.model_copy import Chunks, Copy, CopyRoom
 from fednode_clients.client.privatise import ClippedSum, add_noise, bound, seal
 from fednode_clients.keyfolder.audit_log import damaged
@@ -74,7 +75,7 @@ class Client:
         known.check(spec)
         self._limits.check(spec, len(known.card.cohort.clients))
         if known.me.role != "client" or spec.round == KEY_CHECK_ROUND:
-            raise PeerFault("not-a-client", f"{self.folder.name} sends no updates in round {spec.round}")
+            raise PeerFault(Reason.NOT_A_CLIENT, f"{self.folder.name} sends no updates in round {spec.round}")
         return known
 
     def _agree(self, spec: RoundSpec, parts: Mapping[str, bytes], basis: Basis) -> bytes | None:
@@ -93,7 +94,7 @@ class Client:
         verified = keys.verified(known.card.cohort, spec.task, spec.round)
         if keys.digest() != spec.key_digest or len(verified) < spec.sum_params.threshold:
             raise PeerFault(
-                "bad-box-key", f"{len(verified)} keys, and not those that the round names, or too few to open"
+                Reason.BAD_BOX_KEY, f"{len(verified)} keys, and not those that the round names, or too few to open"
             )
         return verified
 
@@ -111,11 +112,11 @@ class Client:
             raise damaged(self.folder.path, "the record does not hold what was sealed")
         if any(entry.get("round") == spec.round for entry in joined):
             raise PeerFault(
-                "second-spec", f"I joined round {spec.round} of {spec.task} under another spec or sent it already"
+                Reason.SECOND_SPEC, f"I joined round {spec.round} of {spec.task} under another spec or sent it already"
             )
         if len(joined) >= self._limits.max_rounds:
             raise PeerFault(
-                "round-cap", f"{len(joined)} rounds of {spec.task} joined, {self._limits.max_rounds} are my most"
+                Reason.ROUND_CAP, f"{len(joined)} rounds of {spec.task} joined, {self._limits.max_rounds} are my most"
             )
         _require_later(spec, joined)
         return None
@@ -129,7 +130,7 @@ class Client:
         nothing is sent then.
         """
         if spec.digest() not in self._agreed:
-            raise PeerFault("no-consent", f"round {spec.round} of {spec.task} was not joined under this spec")
+            raise PeerFault(Reason.NO_CONSENT, f"round {spec.round} of {spec.task} was not joined under this spec")
         with alone(self.folder):
             earlier = self._earlier(spec)
             return self._sealed(spec, total) if earlier is None else earlier
@@ -184,7 +185,7 @@ def _require_later(spec: RoundSpec, joined: Iterable[Mapping[str, object]]) -> N
         number, version = int(str(entry["round"])), int(str(entry.get("version", 0)))
         if number > spec.round or version > spec.model_version:
             raise PeerFault(
-                "past-round",
+                Reason.PAST_ROUND,
                 f"round {spec.round} with model {spec.model_version}, I joined round {number} with model {version}",
             )
 

@@ -18,6 +18,7 @@ from fednode.protocol.model import Basis
 from fednode.protocol.openings import opened_by
 from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import pack, unpack
 from fednode_clients.keyfolder.folder import KeyFolder
 
@@ -70,7 +71,8 @@ class CopyRoom:
         outline = Outline.from_bytes(parts.get("model", b""))
         if outline.trained.dimension != spec.sum_params.dimension:
             raise PeerFault(
-                "wrong-shape", f"{outline.trained.dimension} trained values, the sum is of {spec.sum_params.dimension}"
+                Reason.WRONG_SHAPE,
+                f"{outline.trained.dimension} trained values, the sum is of {spec.sum_params.dimension}",
             )
         _check(outline, chunks)
         held = self._held(spec.task)
@@ -79,8 +81,8 @@ class CopyRoom:
         arrays = _assembled(outline, chunks, {} if held is None else held.arrays)
         if outline.digest(arrays) != spec.model_digest:
             if len(chunks) == len(outline.chunks()):
-                raise PeerFault("another-model", "the arrays are not those that the round names")
-            raise PeerFault("missing-chunks", "what was sent does not make the round's model with what I hold")
+                raise PeerFault(Reason.ANOTHER_MODEL, "the arrays are not those that the round names")
+            raise PeerFault(Reason.MISSING_CHUNKS, "what was sent does not make the round's model with what I hold")
         basis = Basis(spec.model_version, spec.model_digest)
         copy = Copy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
         self._keep(copy, spec.terms.staleness)
@@ -165,9 +167,11 @@ def _check(outline: Outline, chunks: Chunks) -> None:
     places = {chunk.id: chunk for chunk in outline.chunks()}
     for name, values in chunks.items():
         if name not in places:
-            raise PeerFault("unknown-chunk", "a chunk came that the model does not have")
+            raise PeerFault(Reason.UNKNOWN_CHUNK, "a chunk came that the model does not have")
         if values.dtype != np.float32 or values.shape != (places[name].count,):
-            raise PeerFault("wrong-shape", f"a chunk of {places[name].count} float32 values came as something else")
+            raise PeerFault(
+                Reason.WRONG_SHAPE, f"a chunk of {places[name].count} float32 values came as something else"
+            )
 
 
 def _assembled(outline: Outline, chunks: Chunks, held: Chunks) -> dict[str, NDArray[np.float32]]:
@@ -182,7 +186,7 @@ def _assembled(outline: Outline, chunks: Chunks, held: Chunks) -> dict[str, NDAr
         and (chunk.array not in held or held[chunk.array].shape != outline.shapes[chunk.array])
     ]
     if missing:
-        raise PeerFault("missing-chunks", f"{len(missing)} chunks were not sent and are not held")
+        raise PeerFault(Reason.MISSING_CHUNKS, f"{len(missing)} chunks were not sent and are not held")
     return {name: _array(name, shape, chunks, held.get(name)) for name, shape in outline.shapes.items()}
 
 

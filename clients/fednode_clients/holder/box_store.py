@@ -13,6 +13,7 @@ from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import box_context, box_name
 from fednode.protocol.envelope import Signed
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import KnownTask
@@ -39,11 +40,13 @@ class BoxRoom:
         if kept is not None:
             current = int.from_bytes(kept[:_ROUND], "little")
             if current > round_number:
-                raise PeerFault("past-round", f"round {round_number} has no key any more, round {current} is on")
+                raise PeerFault(Reason.PAST_ROUND, f"round {round_number} has no key any more, round {current} is on")
             if current == round_number and len(kept) > _ROUND:
                 return BoxKey.from_private_bytes(kept[_ROUND:])
             if current == round_number:
-                raise PeerFault("round-closed", f"the key of round {round_number} was destroyed: the round is over")
+                raise PeerFault(
+                    Reason.ROUND_CLOSED, f"the key of round {round_number} was destroyed: the round is over"
+                )
         fresh = BoxKey.generate()
         self.folder.drop(f"boxes/{task}")
         self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
@@ -59,7 +62,7 @@ class BoxRoom:
             name = signed.head.sender
             box = boxes.get(name, b"")
             if signed.head.attached().get(box_name(known.me.point)) != hashlib.sha256(box).digest():
-                raise PeerFault("bad-request", f"the box of {name} is not the one that it signed")
+                raise PeerFault(Reason.BAD_REQUEST, f"the box of {name} is not the one that it signed")
             try:
                 _scheme(known).check_share(spec.sum_params, open_box(key, box, box_context(digest, name, known.me)))
                 good[name] = box
@@ -76,11 +79,11 @@ class BoxRoom:
         self._current(spec)
         kept = self.folder.get(f"boxes/{spec.task}") or b""
         if kept[:32] != spec.digest():
-            raise PeerFault("bad-request", "no boxes of this round are here")
+            raise PeerFault(Reason.BAD_REQUEST, "no boxes of this round are here")
         boxes = split_parts(kept[32:], _MOST_BOXES)
         missing = [name for name in names if name not in boxes]
         if missing:
-            raise PeerFault("bad-request", f"there is no good box of {missing[0]}")
+            raise PeerFault(Reason.BAD_REQUEST, f"there is no good box of {missing[0]}")
         return boxes
 
     def answer(self, known: KnownTask, spec: RoundSpec, names: Collection[str]) -> bytes:
@@ -102,11 +105,11 @@ class BoxRoom:
     def _current(self, spec: RoundSpec) -> BoxKey:
         kept = self.folder.get(f"box-key/{spec.task}") or b""
         if len(kept) <= _ROUND or int.from_bytes(kept[:_ROUND], "little") != spec.round:
-            raise PeerFault("bad-request", f"round {spec.round} has no key here")
+            raise PeerFault(Reason.BAD_REQUEST, f"round {spec.round} has no key here")
         return BoxKey.from_private_bytes(kept[_ROUND:])
 
 
 def _scheme(known: KnownTask) -> BoxedScheme:
     if not known.scheme.boxed:
-        raise PeerFault("unexpected", "this scheme has no boxes")
+        raise PeerFault(Reason.UNEXPECTED, "this scheme has no boxes")
     return known.scheme

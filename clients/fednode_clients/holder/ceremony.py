@@ -8,6 +8,7 @@ from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.key_check import known_vector
 from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, read_ask, read_spec, share_context
 from fednode.protocol.spec import KEY_CHECK_ROUND
+from fednode.reasons import Reason
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.audit_log import damaged
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -45,16 +46,16 @@ class KeyMaker:
         task, parts = read_ask("key-commit", frame)
         card, me = verified_card(self.folder, task, parts)
         if me.role != "holder":
-            raise PeerFault("not-a-holder", f"{self.folder.name} holds no keys")
+            raise PeerFault(Reason.NOT_A_HOLDER, f"{self.folder.name} holds no keys")
         if self.folder.get(f"share/{task}") is not None:
-            raise PeerFault("already-joined", f"{self.folder.name} has its share of the key of {task}")
+            raise PeerFault(Reason.ALREADY_JOINED, f"{self.folder.name} has its share of the key of {task}")
         wanted = join_parts(card.parts())
         if self.folder.get(f"key-card/{task}") not in (None, wanted):
-            raise PeerFault("second-key", f"{task} has another cohort or other parameters already")
+            raise PeerFault(Reason.SECOND_KEY, f"{task} has another cohort or other parameters already")
         try:
             mine = self._contribution(card)
         except CryptoError as error:
-            raise PeerFault("bad-parameters", str(error)) from error
+            raise PeerFault(Reason.BAD_PARAMETERS, str(error)) from error
         self.folder.put(f"key-card/{task}", wanted)
         return self._write("key-commitment", task, mine.commitment)
 
@@ -78,14 +79,14 @@ class KeyMaker:
         card = self._card(task)
         committed = KeyParts.from_parts(parts).verified(card)
         if sorted(committed.commitments) != [holder.point for holder in card.cohort.holders]:
-            raise PeerFault("bad-key-part", "not every holder is committed yet")
+            raise PeerFault(Reason.BAD_KEY_PART, "not every holder is committed yet")
         heads = committed.commitments_digest()
         if self.folder.get(f"key-heads/{task}") not in (None, heads):
-            raise PeerFault("second-key", f"{task} was revealed under other commitments")
+            raise PeerFault(Reason.SECOND_KEY, f"{task} was revealed under other commitments")
         self.folder.put(f"key-heads/{task}", heads)
         mine = self._contribution(card)
         if committed.commitments[card.cohort.member(self.folder.name).point].body != mine.commitment:
-            raise PeerFault("bad-key-part", "that is not what I committed to")
+            raise PeerFault(Reason.BAD_KEY_PART, "that is not what I committed to")
         bundle = {"part": self._write("key-part", task, mine.reveal(), {"commitments": heads.hex()}).to_bytes()}
         for holder in card.cohort.holders:
             context = share_context(task, card.cohort, self.folder.name, holder.name)
@@ -102,9 +103,9 @@ class KeyMaker:
         try:
             share = keyed(card, self._schemes).join(card.sum_params, card.key_context(), shares)
         except CryptoError as error:
-            raise PeerFault("bad-share", str(error)) from error
+            raise PeerFault(Reason.BAD_SHARE, str(error)) from error
         if self.folder.get(f"share/{task}") not in (None, share.private_bytes()):
-            raise PeerFault("second-key", f"{task} was joined with other shares")
+            raise PeerFault(Reason.SECOND_KEY, f"{task} was joined with other shares")
         self.folder.put(f"share/{task}", share.private_bytes())
         self.folder.drop(f"key-secret/{task}")
         self._known[task] = (known, share)
@@ -113,20 +114,20 @@ class KeyMaker:
     def _share(self, card: TaskCard, name: str, point: int, parts: Mapping[str, bytes]) -> bytes:
         label = f"share-{point}"
         if label not in parts:
-            raise PeerFault("bad-share", f"the share of {name} is missing")
+            raise PeerFault(Reason.BAD_SHARE, f"the share of {name} is missing")
         envelope = Envelope.from_bytes(parts[label], MAX_KEY_PART)
         member = envelope.signed.verified(card.cohort)
         head = envelope.head
         if (member.name, head.kind, head.task) != (name, "key-share", card.task) or envelope.about.text(
             "to"
         ) != self.folder.name:
-            raise PeerFault("bad-share", f"{label} is not what {name} boxed for me")
+            raise PeerFault(Reason.BAD_SHARE, f"{label} is not what {name} boxed for me")
         try:
             return open_box(
                 self.folder.box_key, envelope.body, share_context(card.task, card.cohort, name, self.folder.name)
             )
         except Tampered as error:
-            raise PeerFault("bad-share", f"the box of {name} does not open") from error
+            raise PeerFault(Reason.BAD_SHARE, f"the box of {name} does not open") from error
 
     def seal_known(self, frame: bytes) -> Envelope:
         """Seal the known vector under the new key, so that it is tried before a client trusts it."""
@@ -134,7 +135,7 @@ class KeyMaker:
         known, _ = self.share(spec.task)
         known.check(spec)
         if spec.round != KEY_CHECK_ROUND:
-            raise PeerFault("not-a-client", "a holder sends no updates")
+            raise PeerFault(Reason.NOT_A_CLIENT, "a holder sends no updates")
         values = known_vector(spec.sum_params, known.card.key_context())
         payload = known.scheme.sealer(spec.sum_params, known.key).seal(values, self._rng, spec.digest()).payload
         return self.folder.signer.write("update", Topic(spec.task, spec.round, spec.digest()), payload)
@@ -145,7 +146,7 @@ class KeyMaker:
         if task not in self._known:
             kept = self.folder.get(f"share/{task}")
             if kept is None:
-                raise PeerFault("unknown-task", f"{self.folder.name} has no share of a key for {task}")
+                raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} has no share of a key for {task}")
             known = recalled_task(self.folder, self._schemes, task)
             card, scheme = known.card, keyed(known.card, self._schemes)
             try:
@@ -162,7 +163,7 @@ class KeyMaker:
         self.folder.require_open(task)
         kept = self.folder.get(f"key-card/{task}")
         if kept is None:
-            raise PeerFault("unknown-task", f"{self.folder.name} was never asked to commit to {task}")
+            raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} was never asked to commit to {task}")
         return TaskCard.from_parts(task, split_parts(kept, 2))
 
 
@@ -170,7 +171,7 @@ def keyed(card: TaskCard, schemes: Schemes) -> KeyedScheme:
     """The card's scheme, if it has a joint key. Raises `PeerFault("unexpected")`."""
     scheme = scheme_of(card, schemes)
     if scheme.boxed:
-        raise PeerFault("unexpected", f"scheme {card.sum_params.scheme} has no joint key")
+        raise PeerFault(Reason.UNEXPECTED, f"scheme {card.sum_params.scheme} has no joint key")
     return scheme
 
 

@@ -19,6 +19,7 @@ from fednode.protocol.requests import (
     read_spec,
 )
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import canonical, digest, split_parts
 from fednode_clients.holder.box_store import BoxRoom
 from fednode_clients.holder.ceremony import KeyMaker, keyed
@@ -73,7 +74,7 @@ class Holder:
         }
         kind = frame_kind(frame)
         if kind not in steps:
-            raise PeerFault("unexpected", f"a holder does not know {kind[:32]!r}")
+            raise PeerFault(Reason.UNEXPECTED, f"a holder does not know {kind[:32]!r}")
         # whoever asks two things at once is answered as if one had come after the other
         with alone(self.folder):
             if kind != "close":
@@ -88,7 +89,7 @@ class Holder:
         task, parts = read_ask("task", frame)
         known = verified_task(self.folder, self._schemes, task, parts, self._limits.max_tasks)
         if known.me.role != "holder":
-            raise PeerFault("not-a-holder", f"{self.folder.name} holds no keys")
+            raise PeerFault(Reason.NOT_A_HOLDER, f"{self.folder.name} holds no keys")
         self._known[task] = known
         return self.folder.signer.write("ready", Topic(task))
 
@@ -101,7 +102,7 @@ class Holder:
         # else whoever reaches a holder could put every round of a task into the past
         self._require_boxes(task, number)
         if any(entry.get("round") == number for entry in self._opened(task)):
-            raise PeerFault("already-opened", f"round {number} of {task} was opened before")
+            raise PeerFault(Reason.ALREADY_OPENED, f"round {number} of {task} was opened before")
         self._heed_cap(task)
         key = self._room.key(task, number)
         return self.folder.signer.write("box-key", Topic(task, number), key.public.raw)
@@ -120,9 +121,9 @@ class Holder:
 
     def _require_boxes(self, task: str, number: int) -> None:
         if not self._task(task).scheme.boxed:
-            raise PeerFault("unexpected", "this scheme has no boxes")
+            raise PeerFault(Reason.UNEXPECTED, "this scheme has no boxes")
         if number > self._limits.max_rounds:
-            raise PeerFault("round-cap", f"round {number} of {task}, {self._limits.max_rounds} are my most")
+            raise PeerFault(Reason.ROUND_CAP, f"round {number} of {task}, {self._limits.max_rounds} are my most")
 
     def take_boxes(self, frame: bytes) -> Envelope:
         """Keep this round's boxes, and name the clients whose box is no good. Raises `PeerFault` as `open` does."""
@@ -143,14 +144,16 @@ class Holder:
         spec, parts = read_spec("confirm", frame)
         known, heads = self._believed(spec, parts)
         if not known.scheme.boxed:
-            raise PeerFault("unexpected", "this scheme's rosters are not confirmed")
+            raise PeerFault(Reason.UNEXPECTED, "this scheme's rosters are not confirmed")
         roster = digest("roster", parts["roster"])
         if any(entry.get("round") == spec.round for entry in self._opened(spec.task)):
-            raise PeerFault("already-opened", f"round {spec.round} of {spec.task} was opened before")
+            raise PeerFault(Reason.ALREADY_OPENED, f"round {spec.round} of {spec.task} was opened before")
         entry = {"confirmed": spec.task, "round": spec.round, "spec": spec.digest().hex(), "roster": roster.hex()}
         earlier = self._confirmed(spec)
         if earlier not in (None, entry):
-            raise PeerFault("already-confirmed", f"another roster of round {spec.round} of {spec.task} was confirmed")
+            raise PeerFault(
+                Reason.ALREADY_CONFIRMED, f"another roster of round {spec.round} of {spec.task} was confirmed"
+            )
         if earlier is None:
             self._heed_cap(spec.task)
             # who could not open it must not let the round be charged
@@ -174,7 +177,9 @@ class Holder:
         known, heads = self._believed(spec, parts)
         roster, request = parts["roster"], parts.get("request", b"")
         if len(request) != spec.sum_params.request_bytes:
-            raise PeerFault("bad-request", f"{len(request)} bytes to open, {spec.sum_params.request_bytes} are a sum")
+            raise PeerFault(
+                Reason.BAD_REQUEST, f"{len(request)} bytes to open, {spec.sum_params.request_bytes} are a sum"
+            )
         opening = _Opening(
             spec.task, spec.round, spec.digest(), digest("roster", roster), digest("open-request", request)
         )
@@ -195,7 +200,7 @@ class Holder:
         known = self._task(spec.task)
         known.check(spec)
         if "roster" not in parts:
-            raise PeerFault("bad-request", "there is no roster")
+            raise PeerFault(Reason.BAD_REQUEST, "there is no roster")
         heads = read_roster(parts["roster"], known.card.sum_params.summands)
         check_roster(known, self._limits, spec, heads)
         return known, heads
@@ -205,11 +210,13 @@ class Holder:
         topic = Topic(spec.task, spec.round, spec.digest())
         there = len(Confirmations.from_parts(parts, cohort).verified(cohort, topic, roster))
         if there < needed:
-            raise PeerFault("not-confirmed", f"{there} holders have confirmed this roster, {needed} have to")
+            raise PeerFault(Reason.NOT_CONFIRMED, f"{there} holders have confirmed this roster, {needed} have to")
         earlier = self._confirmed(spec)
         mine = (roster.hex(), spec.digest().hex())
         if earlier is not None and (earlier.get("roster"), earlier.get("spec")) != mine:
-            raise PeerFault("already-confirmed", f"another roster of round {spec.round} of {spec.task} was confirmed")
+            raise PeerFault(
+                Reason.ALREADY_CONFIRMED, f"another roster of round {spec.round} of {spec.task} was confirmed"
+            )
 
     def _confirmed(self, spec: RoundSpec) -> dict[str, object] | None:
         """What this holder confirmed in that round, or None."""
@@ -223,7 +230,7 @@ class Holder:
             _, share = self._keys.share(spec.task)
             return keyed(known.card, self._schemes).answer(spec.sum_params, share, request, self._rng)
         except Tampered as error:
-            raise PeerFault("bad-request", str(error)) from error
+            raise PeerFault(Reason.BAD_REQUEST, str(error)) from error
 
     def _earlier(self, opening: _Opening) -> bytes | None:
         """The bytes of the same answer given before, or None if the round was never opened."""
@@ -236,7 +243,8 @@ class Holder:
                 if entry == opening.entry() and kept[:72] == _label(opening.round) + opening.request + opening.roster:
                     return kept[72:]
                 raise PeerFault(
-                    "already-opened", f"round {opening.round} of {opening.task} was opened before, once is all there is"
+                    Reason.ALREADY_OPENED,
+                    f"round {opening.round} of {opening.task} was opened before, once is all there is",
                 )
         self._heed_cap(opening.task)
         return None
@@ -248,7 +256,7 @@ class Holder:
         opened = [entry for entry in self._opened(task) if entry.get("round") != KEY_CHECK_ROUND]
         if len(opened) >= self._limits.max_rounds:
             raise PeerFault(
-                "round-cap", f"{len(opened)} rounds of {task} opened, {self._limits.max_rounds} are my most"
+                Reason.ROUND_CAP, f"{len(opened)} rounds of {task} opened, {self._limits.max_rounds} are my most"
             )
 
     def _task(self, task: str) -> KnownTask:

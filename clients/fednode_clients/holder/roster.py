@@ -3,6 +3,7 @@
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Signed, Topic
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
+from fednode.reasons import Reason
 from fednode_clients.keyfolder.tasks import KnownTask
 from fednode_clients.limits import Limits
 
@@ -18,20 +19,20 @@ def check_roster(known: KnownTask, limits: Limits, spec: RoundSpec, roster: tupl
         limits.check(spec, len(known.card.cohort.clients))
     names = [signed.head.sender for signed in roster]
     if len(set(names)) != len(names):
-        raise PeerFault("repeated", "the roster names a member twice")
+        raise PeerFault(Reason.REPEATED, "the roster names a member twice")
     least = (
         known.card.sum_params.holders
         if wanted_role == "holder"
         else max(spec.terms.min_survivors, limits.min_survivors)
     )
     if len(names) < least:
-        raise PeerFault("min-survivors", f"{len(names)} updates in the roster, {least} are the least")
+        raise PeerFault(Reason.MIN_SURVIVORS, f"{len(names)} updates in the roster, {least} are the least")
     if len(names) > spec.sum_params.summands:
-        raise PeerFault("too-many", f"{len(names)} updates, the sum has room for {spec.sum_params.summands}")
+        raise PeerFault(Reason.TOO_MANY, f"{len(names)} updates, the sum has room for {spec.sum_params.summands}")
     topic = Topic(spec.task, spec.round, spec.digest())
     for signed in roster:
         member = signed.verified(known.card.cohort)
         if member.role != wanted_role:
-            raise PeerFault("stranger", f"{member.name} is no {wanted_role}")
+            raise PeerFault(Reason.STRANGER, f"{member.name} is no {wanted_role}")
         if not signed.head.is_update(topic):
-            raise PeerFault("another-spec", f"{member.name} sent an update for another spec")
+            raise PeerFault(Reason.ANOTHER_SPEC, f"{member.name} sent an update for another spec")

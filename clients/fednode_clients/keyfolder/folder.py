@@ -26,6 +26,7 @@ from fednode.disk.temp_files import sweep_temp_files, writing_in
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
+from fednode.reasons import Reason
 from fednode.wire import canonical, digest
 from fednode_clients.keyfolder.audit_log import (
     RECORD_FILE,
@@ -198,7 +199,7 @@ class KeyFolder:
         except OSError as error:
             raise StoreError(f"could not count the tasks in {tasks}: {error.strerror}; make it writable") from error
         raise PeerFault(
-            "task-cap",
+            Reason.TASK_CAP,
             f"{taken} tasks taken, {most} are my most: set max-tasks higher in this member's own configuration, or run "
             "fednode keys retire on its key folder between runs, which closes all of them for good",
         )
@@ -214,7 +215,7 @@ class KeyFolder:
         except OSError as error:
             raise StoreError(f"could not look into {self.path / RETIRED}: {error.strerror}") from error
         if closed:
-            raise PeerFault("retired", f"{self.name} takes no part in {task} any more")
+            raise PeerFault(Reason.RETIRED, f"{self.name} takes no part in {task} any more")
 
     def record(self, entry: Mapping[str, object]) -> None:
         """Add a line to the record and fsync, then its head.

@@ -8,6 +8,7 @@ from fednode.members import least_threshold
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.requests import KeyParts, TaskCard, read_ask
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto import CryptoError, KeyedScheme, SumScheme, WrongParameters
@@ -34,9 +35,9 @@ class KnownTask:
         card = self.card
         named = (spec.task, spec.cohort_digest, spec.sum_params)
         if named != (card.task, card.cohort.digest(), card.sum_params):
-            raise PeerFault("another-task", "the round is not of the task and cohort that I know")
+            raise PeerFault(Reason.ANOTHER_TASK, "the round is not of the task and cohort that I know")
         if self.key is not None and spec.key_digest != self.key.digest():
-            raise PeerFault("another-task", "the round is under another joint key than the one I know")
+            raise PeerFault(Reason.ANOTHER_TASK, "the round is under another joint key than the one I know")
 
     def key_digest(self) -> bytes:
         """32 bytes that name the joint key; zeros where there is none."""
@@ -52,21 +53,25 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
     folder.require_open(task)
     card = TaskCard.from_parts(task, parts)
     if card.sum_params.payload_bytes > _LARGEST_PAYLOAD:
-        raise PeerFault("oversize", f"updates of {card.sum_params.payload_bytes} bytes, {_LARGEST_PAYLOAD} are my most")
+        raise PeerFault(
+            Reason.OVERSIZE, f"updates of {card.sum_params.payload_bytes} bytes, {_LARGEST_PAYLOAD} are my most"
+        )
     card.cohort.verified(folder.enrolment_key)
     me = card.cohort.member(folder.name)
     if me != folder.member(me.role, me.point):
-        raise PeerFault("not-enrolled", f"the cohort has other keys for {folder.name} than mine")
+        raise PeerFault(Reason.NOT_ENROLLED, f"the cohort has other keys for {folder.name} than mine")
     if len(card.cohort.holders) != card.sum_params.holders:
-        raise PeerFault("another-committee", "the sum is for another number of holders than the cohort has")
+        raise PeerFault(Reason.ANOTHER_COMMITTEE, "the sum is for another number of holders than the cohort has")
     most = max(len(card.cohort.clients), len(card.cohort.holders))
     if card.sum_params.summands > most:
         # the field of the shares grows with it, and with the field what mixed answers would give away
-        raise PeerFault("too-many", f"a sum of up to {card.sum_params.summands} updates, the cohort has {most} members")
+        raise PeerFault(
+            Reason.TOO_MANY, f"a sum of up to {card.sum_params.summands} updates, the cohort has {most} members"
+        )
     least = least_threshold(card.sum_params.holders)
     if card.sum_params.threshold < least:
         raise PeerFault(
-            "low-threshold", f"{card.sum_params.threshold} of {card.sum_params.holders} open, {least} are my least"
+            Reason.LOW_THRESHOLD, f"{card.sum_params.threshold} of {card.sum_params.holders} open, {least} are my least"
         )
     return card, me
 
@@ -82,7 +87,7 @@ def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:
     try:
         return schemes(card.sum_params.scheme)
     except WrongParameters as error:
-        raise PeerFault("unknown-scheme", str(error)) from error
+        raise PeerFault(Reason.UNKNOWN_SCHEME, str(error)) from error
 
 
 def verified_task(
@@ -102,7 +107,7 @@ def verified_task(
     wanted = known.key_digest() + card.cohort.digest() + card.sum_params.digest()
     earlier = folder.get(f"task-key/{task}")
     if earlier not in (None, wanted):
-        raise PeerFault("second-key", f"{task} has another joint key, cohort or sum already")
+        raise PeerFault(Reason.SECOND_KEY, f"{task} has another joint key, cohort or sum already")
     if earlier is None:
         if most is not None:
             folder.admit(task, most)
@@ -113,18 +118,18 @@ def verified_task(
 
 def _joint_key(scheme: KeyedScheme, card: TaskCard, published: KeyParts) -> JointKey:
     if not published.reveals:
-        raise PeerFault("bad-key-part", "no part of a joint key came with the task")
+        raise PeerFault(Reason.BAD_KEY_PART, "no part of a joint key came with the task")
     try:
         return scheme.joint_key(
             card.sum_params, card.key_context(), published.bodies("reveals"), published.bodies("commitments")
         )
     except CryptoError as error:
-        raise PeerFault("bad-key-part", str(error)) from error
+        raise PeerFault(Reason.BAD_KEY_PART, str(error)) from error
 
 
 def recalled_task(folder: KeyFolder, schemes: Schemes, task: str) -> KnownTask:
     """The task as it was kept. Raises `PeerFault("unknown-task")` if it never was."""
     kept = folder.get(f"task/{task}")
     if kept is None:
-        raise PeerFault("unknown-task", f"{task} was never given to {folder.name}")
+        raise PeerFault(Reason.UNKNOWN_TASK, f"{task} was never given to {folder.name}")
     return verified_task(folder, schemes, task, split_parts(kept, _MAX_PARTS))

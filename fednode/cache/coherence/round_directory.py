@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple, Self
 
 from fednode.errors import PeerFault
+from fednode.reasons import Reason
 
 _HEAD: Final = Struct("<QIII")
 _HEAD_BYTES: Final = _HEAD.size
@@ -176,7 +177,7 @@ class RoundDirectory:
         standings, leases, until = dict(self.standings), dict(self.leases), now + self.lease
         for client, number in replies.items():
             if not 0 < number <= self.made:
-                raise PeerFault("not-offered", f"parcel {number}, which {client} acknowledges, was never made")
+                raise PeerFault(Reason.NOT_OFFERED, f"parcel {number}, which {client} acknowledges, was never made")
             if self.numbers.get(client) != number:
                 continue
             before = standings[client]
@@ -250,19 +251,21 @@ class Copies(NamedTuple):
         newest, held = self
         first = start + _HEAD_BYTES
         if len(data) < first:
-            raise PeerFault("malformed", "a parcel is cut off")
+            raise PeerFault(Reason.MALFORMED, "a parcel is cut off")
         number, drop, keep, send = _head(data, start)
         second = first + drop
         third = second + keep
         if len(data) != third + send:
-            raise PeerFault("malformed", f"a parcel of {len(data)} bytes is not as long as its sets")
+            raise PeerFault(Reason.MALFORMED, f"a parcel of {len(data)} bytes is not as long as its sets")
         if number <= newest:
             return self
         held ^= held & _read(data[first:second], "little")
         if keep:
             kept = _read(data[second:third], "little")
             if kept & held != kept:
-                raise PeerFault("copy-missing", "the node relies on a copy that is not here; it has to send everything")
+                raise PeerFault(
+                    Reason.COPY_MISSING, "the node relies on a copy that is not here; it has to send everything"
+                )
         if send:
             held |= _read(data[third:], "little")
         # the constructor of a named tuple costs three times as much

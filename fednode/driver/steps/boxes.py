@@ -14,6 +14,7 @@ from fednode.protocol.envelope import Envelope, Signed
 from fednode.protocol.model import BASIS
 from fednode.protocol.requests import key_request, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import Fields, digest, join_parts, parse
 
 log = logging.getLogger("fednode.driver")
@@ -54,7 +55,7 @@ def check_boxes(envelope: Envelope, keys: BoxKeys, box_bytes: int) -> None:
     """Return if an update has exactly one box of the right size for each key. Raises `PeerFault("bad-boxes")`."""
     sizes = {name: len(data) for name, data in envelope.attached.items() if name != BASIS}
     if sizes != {box_name(point): box_bytes for point in keys.envelopes}:
-        raise PeerFault("bad-boxes", "not one box of the right size for each holder")
+        raise PeerFault(Reason.BAD_BOXES, "not one box of the right size for each holder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +87,14 @@ def read_checked(reply: Reply, request: BoxRequest, task: Task) -> tuple[str, ..
     envelope = read_answer(reply, "checked", task, _MOST_STRUCK)
     about = envelope.about.only("roster")
     if (envelope.head.spec, about.octets("roster", 32)) != (request.spec, request.roster):
-        raise PeerFault("another-request", "the answer is about other boxes")
+        raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is about other boxes")
     struck: Fields = parse(envelope.body, _MOST_STRUCK).only("struck")
     names = struck.raw()["struck"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise PeerFault("malformed", "the struck clients are not a list of names")
+        raise PeerFault(Reason.MALFORMED, "the struck clients are not a list of names")
     strangers = len(set(names) - request.clients)
     if strangers or len(set(names)) < len(names):
         raise PeerFault(
-            "malformed", f"{len(names)} clients struck, {strangers} of them not among those it got boxes of"
+            Reason.MALFORMED, f"{len(names)} clients struck, {strangers} of them not among those it got boxes of"
         )
     return tuple(names)

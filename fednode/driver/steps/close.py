@@ -8,6 +8,7 @@ from fednode.driver.query import ask, describe, read_answer
 from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault
 from fednode.protocol.requests import close_request
+from fednode.reasons import Reason
 
 log = logging.getLogger("fednode.driver")
 
@@ -25,7 +26,7 @@ def close_round(node: Node, task: Task, number: int, holders: Iterable[str], sec
     for reply in ask(node, dict.fromkeys(left, request), min(seconds, task.terms.deadline)):
         try:
             if read_answer(reply, "closed", task, 0).head.round != number:
-                raise PeerFault("another-request", "the answer is about another round")
+                raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is about another round")
             del left[reply.sender]
         except PeerFault as fault:
             left[reply.sender] = describe(fault)

@@ -16,6 +16,7 @@ from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
 from fednode.protocol.requests import roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
+from fednode.reasons import Reason
 from fednode.wire import digest
 from fednode_crypto import NotEnoughShares, SumScheme, Tampered, WrongAnswer
 
@@ -64,14 +65,14 @@ def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumSche
     about = envelope.about.only("point", "roster", "request")
     named = (envelope.head.spec, about.octets("roster", 32), about.octets("request", 32))
     if named != (request.spec, request.roster, request.request):
-        raise PeerFault("another-request", "the answer is for something else")
+        raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is for something else")
     point = about.integer("point", 1, 255)
     if point != task.cohort.member(reply.sender).point:
-        raise PeerFault("another-point", f"{reply.sender} answered for point {point}")
+        raise PeerFault(Reason.ANOTHER_POINT, f"{reply.sender} answered for point {point}")
     try:
         scheme.check_answer(task.sum_params, envelope.body)
     except Tampered as error:
-        raise PeerFault("bad-answer", str(error)) from error
+        raise PeerFault(Reason.BAD_ANSWER, str(error)) from error
     return Opening(point, envelope.body, envelope.signed)
 
 
