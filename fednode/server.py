@@ -26,6 +26,7 @@ from fednode.errors import (
     TooFewSurvivors,
     one_line,
 )
+from fednode.observer import Progress
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import ask_frame
@@ -66,7 +67,7 @@ class GridChannel:
         self._asked: dict[str, tuple[str, str]] = {}
         self._open: set[str] = set()
 
-    def roll_call(self, wait: Callable[[], bool]) -> frozenset[str]:
+    def roll_call(self, wait: Callable[[], bool], progress: Progress = lambda *_: None) -> frozenset[str]:
         """Ask every node who it is, until all members are found or `wait()` says that it has been long enough.
 
         Flower's node ids say nothing about identity; a member is who signed "hello" with an enrolled key.
@@ -82,6 +83,7 @@ class GridChannel:
             replies = list(self._grid.pull_messages(list(asked)))
             for reply in replies:
                 self._greet(reply)
+                progress("calling the members", len(self._nodes), len(self._cohort.members))
             if not replies and not fresh and not wait():
                 break
         return frozenset(self._nodes)
@@ -245,7 +247,7 @@ class FedNodeStrategy(Strategy):
             node.clock.sleep(node.poll)
             return True
 
-        present = channel.roll_call(wait)
+        present = channel.roll_call(wait, node.progress)
         cohort = self._task.cohort
         missing = sorted(member.name for member in cohort.members if member.name not in present)
         if missing:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fednode.disk.private import make_private, require_private
 from fednode.members import member_names
+from fednode.observer import Progress
 from fednode.protocol.cohort import Cohort
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import SET_KEY_ROOT
@@ -12,15 +13,16 @@ from fednode_crypto.identity import SigningKey
 HOW_ENROLLED = "all keys were made by this run on one machine, for this run alone: a study, not a deployment"
 
 
-def enrol_simulation(root: Path, clients: int, holders: int) -> Cohort:
-    """Key folders for all members under `root`, and the signed cohort. Raises `StoreError` or `ConfigError`."""
+def enrol_simulation(root: Path, clients: int, holders: int, progress: Progress = lambda *_: None) -> Cohort:
+    """Make key folders for all members under `root`, and the signed cohort. Raises `StoreError` or `ConfigError`."""
     enrolment_key = SigningKey.generate()
     make_private(root, SET_KEY_ROOT)
     require_private(root, SET_KEY_ROOT)
-    folders = {
-        name: KeyFolder.create(root / name, name, enrolment_key.public)
-        for name in member_names("client", clients) + member_names("holder", holders)
-    }
+    names = member_names("client", clients) + member_names("holder", holders)
+    folders: dict[str, KeyFolder] = {}
+    for name in names:
+        folders[name] = KeyFolder.create(root / name, name, enrolment_key.public)
+        progress("making keys", len(folders), len(names))
     members = [folders[name].member("client") for name in member_names("client", clients)]
     members += [folders[name].member("holder", point) for point, name in enumerate(member_names("holder", holders), 1)]
     return Cohort.enrol(members, enrolment_key)

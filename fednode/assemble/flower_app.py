@@ -2,20 +2,20 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednode.assemble.enrolment import enrol_simulation
-from fednode.assemble.inprocess_run import PHASES, conclude, logging_to, make_run_folder
+from fednode.assemble.inprocess_run import conclude, logging_to, make_run_folder
+from fednode.assemble.lines import LineObserver
 from fednode.assemble.planning import plan_run
 from fednode.assemble.session import Session, Tools
 from fednode.clock import SystemClock
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder_at
 from fednode.disk.private import make_private, require_private
-from fednode.observer import RoundProgress, StopFlag, Unfailing
-from fednode.reports.figures import bound
+from fednode.observer import StopFlag, Unfailing
 from fednode.settings import RunSettings, resolve
 from fednode_clients.membership import SET_KEY_ROOT, key_root, shared_root
 from fednode_crypto import scheme
@@ -30,36 +30,10 @@ MARK = "fednode| "
 _OWN_KEYS = frozenset({"run-folder", "key-root"})
 
 
-class LineObserver:
-    """Progress as lines on standard error, which Flower streams to whoever submitted the run."""
-
-    def _say(self, text: str) -> None:
-        sys.stderr.write(f"{MARK}{text}\n")
-        sys.stderr.flush()
-
-    def writing_to(self, folder: Path) -> None:
-        """Say where."""
-        self._say(f"writing to {folder}")
-
-    def started(self, rounds: int, phases: Sequence[str]) -> None:
-        """Say how many rounds there are."""
-        self._say(f"{rounds} rounds, after {', '.join(phases)}")
-
-    def phase(self, text: str) -> None:
-        """Say what begins."""
-        self._say(text)
-
-    def round_done(self, progress: RoundProgress) -> None:
-        """Say how a round ended."""
-        score = "-" if progress.accuracy is None else f"{100 * progress.accuracy:.1f} %"
-        self._say(
-            f"round {progress.round}/{progress.rounds}: {progress.survivors} of {progress.invited} survivors, "
-            f"accuracy {score}, epsilon {bound(progress.epsilon, zeros=True)} of {progress.budget:g}, "
-            f"{progress.bytes_up} bytes up"
-        )
-
-    def finished(self) -> None:
-        """Nothing more follows."""
+def _write_line(text: str) -> None:
+    """Write to standard error, which Flower streams to whoever submitted the run."""
+    sys.stderr.write(f"{MARK}{text}\n")
+    sys.stderr.flush()
 
 
 class StopFile(StopFlag):
@@ -109,14 +83,14 @@ def main(grid: "Grid", context: "Context") -> None:
     settings = from_run_config(config)
     plan = plan_run(settings)
     # whoever submitted the run may be gone: nobody to tell is no reason to lose a round
-    clock, observer = SystemClock(), Unfailing(LineObserver())
+    clock, observer = SystemClock(), Unfailing(LineObserver(_write_line))
     given = str(config.get("run-folder") or "")
     run_id, folder = (Path(given).name, Path(given)) if given else make_run_folder(settings, clock)
     observer.writing_to(folder)
-    observer.started(settings.rounds, PHASES)
+    observer.started(settings.rounds)
     session = Session(plan, run_id, folder, observer, Tools(clock, scheme, StopFile(folder)))
     with logging_to(folder / "run.log"), _keys(context.run_id, config) as keys:
-        cohort = enrol_simulation(keys, settings.clients, settings.holders)
+        cohort = enrol_simulation(keys, settings.clients, settings.holders, observer.progress)
         result = conclude(session, lambda: session.execute(grid, cohort))
     logging.getLogger("fednode.run").info("%s", result.record.outcome_sentence)
     if result.error is not None:

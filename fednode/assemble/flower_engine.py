@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fednode.assemble.cache_location import reach_server
 from fednode.assemble.flower_app import MARK, STOP_NAME, to_run_config
-from fednode.assemble.inprocess_run import PHASES, RunResult, closing_lines, make_run_folder
+from fednode.assemble.inprocess_run import RunResult, closing_lines, make_run_folder
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import OUTCOMES
 from fednode.clock import SystemClock
@@ -84,7 +84,7 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     reach_server(settings)
     run_id, folder = make_run_folder(settings, SystemClock())
     observer.writing_to(folder)
-    observer.started(settings.rounds, PHASES)
+    observer.started(settings.rounds)
     for warning in plan.warnings:
         observer.phase(f"warning: {warning}")
     # homes of engines whose submitter was killed; one whose run goes on without it is in use

@@ -27,7 +27,6 @@ from fednode.settings import RunSettings, to_toml
 from fednode_clients.membership import Parts
 from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
-PHASES = ("reading the data", "making keys", "making features", "meeting the members")
 FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
 _MEMBERS = "fednode.clients"
 KEYS = "fednode-keys-"
@@ -57,11 +56,11 @@ def run_inproc(settings: RunSettings, observer: Observer, stop: StopFlag, inside
     """Everything in this process: members, node, grid. Raises what `plan_run` raises, and `StoreError` for the
     folder."""
     inside = inside or Inside()
-    observer.phase(PHASES[0])
+    observer.phase("reading the data")
     plan = plan_run(settings)
     run_id, folder = make_run_folder(plan.settings, inside.clock)
     observer.writing_to(folder)
-    observer.started(settings.rounds, PHASES)
+    observer.started(settings.rounds)
     for warning in plan.warnings:
         observer.phase(f"warning: {warning}")
     session = Session(plan, run_id, folder, observer, Tools(inside.clock, inside.schemes, stop))
@@ -83,6 +82,7 @@ def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunRe
         except Exception as refused:  # noqa: BLE001 - what ended the run is what its operator has to hear of
             logging.getLogger("fednode.run").error("no report could be written: %s", refused)
         raise
+    session.observer.phase("writing the report")
     record = run_record(session, error)
     write_reports(record, session.folder)
     session.observer.finished()
@@ -101,8 +101,8 @@ def _execute(session: Session, keys: Path, inside: Inside) -> FednodeError | Non
         session.observer.phase("the cache server cannot be used")
         logging.getLogger("fednode.run").error("%s", error)
         return error
-    session.observer.phase(PHASES[1])
-    cohort = enrol_simulation(keys, settings.clients, settings.holders)
+    session.observer.phase("making keys")
+    cohort = enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
     config = run_config(session.plan, keys)
     parts = Parts(schemes=inside.schemes, rng=inside.rng)

@@ -167,7 +167,7 @@ class Session:
             return accuracy_record(accuracy(named, experiment))
 
         initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
-        self.observer.phase("meeting the members")
+        self.observer.phase("calling the members")
         FedNodeStrategy(self._task(), node, seen, self._notice).start(
             grid,
             initial_record(initial),
@@ -201,6 +201,7 @@ class Session:
             poll=self.tools.poll,
             staleness=lambda: stores.coherence.staleness,
             invalidated=stores.coherence.invalidated,
+            progress=self.observer.progress,
         )
 
     def _notice(self, told: str) -> None:

@@ -1,141 +1,88 @@
 """A run as it is watched: a bar on a terminal, plain lines everywhere else."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol, Self
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
-from fednode.observer import Observer, RoundProgress
-from fednode.reports.figures import bound, plain, plural, size
-
-
-class Watcher(Observer, Protocol):
-    """An observer that a command opens, talks through and closes."""
-
-    @property
-    def folder(self) -> Path | None:
-        """Where the run's files go, once the run has said so."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Show one line among the others."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *failure: object) -> None: ...
+from fednode.assemble.lines import LineObserver, describe
+from fednode.observer import RoundProgress
 
 
-def watcher_for(console: Console) -> Watcher:
+def watcher_for(console: Console) -> LineObserver:
     """The watcher that suits where the output goes."""
-    return BarWatcher(console) if console.is_terminal else PlainWatcher(console)
+    if console.is_terminal:
+        return BarWatcher(console)
+    return LineObserver(lambda text: _print(console, text))
 
 
-def describe(progress: RoundProgress) -> str:
-    """One round in one line, without its number."""
-    accuracy = "not measured" if progress.accuracy is None else f"{100 * progress.accuracy:.1f} %"
-    parts = [
-        f"survivors {progress.survivors}/{progress.invited}",
-        f"accuracy {accuracy}",
-        f"epsilon {bound(progress.epsilon, zeros=True)} of {progress.budget:g}",
-        f"{plain(size(progress.bytes_up))} a client",
-    ]
-    return "  ".join(parts)
+@contextmanager
+def watching(watcher: LineObserver) -> Iterator[LineObserver]:
+    """Close the watcher after the block, however that ends."""
+    try:
+        yield watcher
+    finally:
+        watcher.finished()
 
 
-class PlainWatcher:
-    """One line for each step and each round: for logs, pipes and CI."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.folder: Path | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.finished()
-
-    def say(self, text: str) -> None:
-        """Print the line at once."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def writing_to(self, folder: Path) -> None:
-        """Print where the files go."""
-        self.folder = folder
-        self.say(f"writing to {folder}")
-
-    def started(self, rounds: int, phases: Sequence[str]) -> None:
-        """Print what lies ahead."""
-        ahead = f"{plural(rounds, 'round')} ahead"
-        self.say(f"{ahead}; first: {', '.join(phases)}" if phases else ahead)
-
-    def phase(self, text: str) -> None:
-        """Print the step."""
-        self.say(text)
-
-    def round_done(self, progress: RoundProgress) -> None:
-        """Print the round, and why it failed if it did."""
-        line = f"round {progress.round}/{progress.rounds}  {describe(progress)}  {progress.seconds:.1f} s"
-        self.say(line if progress.reason is None else f"{line}  failed: {progress.reason}")
-
-    def finished(self) -> None:
-        """Nothing is left open."""
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-class BarWatcher:
-    """A bar that moves with the rounds, the last round's figures beside it; failed rounds stay above as lines."""
+class _Bar(Progress):
+    """A bar over whole rounds; below it the current step, and the figures of the last round."""
+
+    step = ""
+    figures = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bar's line, then the two texts: they wrap where the terminal is narrow."""
+        yield self.make_tasks_table(self.tasks)
+        for text in filter(None, (self.step, self.figures)):
+            yield Text("  " + text)
+
+
+class BarWatcher(LineObserver):
+    """A bar that moves with the rounds; warnings and failed rounds stay above it as lines."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            SpinnerColumn(finished_text=" "),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[figures]}", markup=False),
+        super().__init__(lambda text: _print(console, text))
+        columns = (
+            SpinnerColumn("line", finished_text=" "),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[rounds]}"),
             TimeElapsedColumn(),
-            console=console,
         )
-        self._bar: TaskID = self._progress.add_task("starting", total=None, figures="")
-        self.folder: Path | None = None
+        self._bar = _Bar(*columns, console=console, expand=True)
+        self._task: TaskID = self._bar.add_task("", total=None, rounds="")
+        self._bar.start()
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.finished()
-
-    def say(self, text: str) -> None:
-        """Print the line above the bar."""
-        self._progress.console.print(text, markup=False, highlight=False)
-
-    def writing_to(self, folder: Path) -> None:
-        """Print where the files go, above the bar."""
-        self.folder = folder
-        self.say(f"writing to {folder}")
-
-    def started(self, rounds: int, phases: Sequence[str]) -> None:
+    def started(self, rounds: int) -> None:
         """Give the bar its length."""
-        self._progress.update(self._bar, total=rounds, description=phases[0] if phases else "starting")
+        self._bar.update(self._task, total=rounds, rounds=f"0/{rounds} rounds")
 
     def phase(self, text: str) -> None:
-        """Put the step before the bar."""
-        self._progress.update(self._bar, description=text)
+        """Show the step; a warning stays as a line."""
+        if text.startswith("warning"):
+            self.say(text)
+        else:
+            self._bar.step = text
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Show how far the step is."""
+        self._bar.step = f"{step}: {done} of {total}"
 
     def round_done(self, progress: RoundProgress) -> None:
         """Move the bar and show the round's figures; a failed round also leaves a line."""
         if progress.reason is not None:
             self.say(f"round {progress.round} failed: {progress.reason}")
-        self._progress.update(
-            self._bar,
-            completed=progress.round,
-            total=progress.rounds,
-            description=f"round {progress.round}/{progress.rounds}",
-            figures=describe(progress),
-        )
+        self._bar.figures = describe(progress)
+        rounds = f"{progress.round}/{progress.rounds} rounds"
+        self._bar.update(self._task, completed=progress.round, total=progress.rounds, rounds=rounds)
 
     def finished(self) -> None:
         """Stop the bar where it is; harmless when repeated."""
-        self._progress.stop()
+        self._bar.step = ""
+        self._bar.stop()

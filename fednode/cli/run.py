@@ -9,9 +9,10 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from fednode.assemble.lines import LineObserver
 from fednode.cli.exits import exit_code_of, sentence_of
 from fednode.cli.flags import with_setting_flags
-from fednode.cli.progress import Watcher, watcher_for
+from fednode.cli.progress import watcher_for, watching
 from fednode.cli.signals import stop_on_interrupt
 from fednode.errors import Interrupted
 from fednode.flower_env import quieten_flower
@@ -68,7 +69,7 @@ def _run(settings: RunSettings) -> None:
     watcher = watcher_for(_LastingConsole(file=sys.stdout))
     stop = StopFlag()
     try:
-        with watcher, stop_on_interrupt(stop, watcher.say):
+        with watching(watcher), stop_on_interrupt(stop, watcher.say):
             watcher.say("loading libraries")
             from fednode.assemble import run
 
@@ -85,7 +86,7 @@ def _run(settings: RunSettings) -> None:
         raise typer.Exit(exit_code_of(result.error))
 
 
-def _keep_traceback(error: Exception, watcher: Watcher) -> None:
+def _keep_traceback(error: Exception, watcher: LineObserver) -> None:
     """Append the traceback of an error that nobody foresaw to run.log, if there is one to append to."""
     if exit_code_of(error) != 1 or watcher.folder is None:
         return

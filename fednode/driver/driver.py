@@ -131,7 +131,8 @@ class Driver:
         published = {} if self._node.scheme.boxed else self._agreed().published.parts()
         frame = ask_frame("task", self._task.name, card.parts() | published)
         request = Request("query", f"{self._task.name}/task", frame)
-        for reply in ask(self._node, dict.fromkeys(sorted(self._uninformed), request), self._task.terms.deadline):
+        requests = dict.fromkeys(sorted(self._uninformed), request)
+        for reply in ask(self._node, requests, self._task.terms.deadline, "giving members the task"):
             try:
                 read_answer(reply, "ready", self._task, 0)
                 self._uninformed.discard(reply.sender)

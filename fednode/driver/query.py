@@ -15,8 +15,11 @@ _MOST_REASON, _MOST_DETAIL = 80, 200
 """Characters of a peer's own words that are passed on to logs, consoles and reports."""
 
 
-def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator[Reply]:
-    """Send, then yield each member's answer to this very request until all have come or `seconds` have passed."""
+def ask(node: Node, requests: Mapping[str, Request], seconds: float, step: str) -> Iterator[Reply]:
+    """Send, then yield each member's answer to this very request until all have come or `seconds` have passed.
+
+    `step` says to the operator what is being done.
+    """
     tags = {member: request.tag for member, request in requests.items()}
     node.channel.send(requests)
     deadline = node.clock.now() + seconds
@@ -25,6 +28,7 @@ def ask(node: Node, requests: Mapping[str, Request], seconds: float) -> Iterator
         for reply in replies:
             if tags.get(reply.sender) == reply.tag:
                 del tags[reply.sender]
+                node.progress(step, len(requests) - len(tags), len(requests))
                 yield reply
             else:
                 log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)

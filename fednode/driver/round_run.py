@@ -86,8 +86,22 @@ class RoundRun:
             for reply in replies:
                 self._take(reply)
             self._end_waits()
+            self._node.progress(*self._how_far())
             if not replies and self._round.state is state:
                 self._wait()
+
+    def _how_far(self) -> tuple[str, int, int]:
+        """What the round is waiting for, how many of it have come, of how many."""
+        now, number = self._round, self._spec.round
+        match now.state:
+            case State.CHECKING:
+                return f"round {number}: holders check their boxes", len(now.checked), len(now.holders)
+            case State.CONFIRMING:
+                return f"round {number}: holders sign the roster", len(now.confirmed), len(now.holders)
+            case State.OPENING:
+                return f"round {number}: holders open the sum", len(now.answered), len(now.holders)
+            case _:
+                return f"round {number}: updates", len(now.survivors), len(now.invited)
 
     def _take(self, reply: Reply) -> None:
         state = self._states.get(reply.tag)

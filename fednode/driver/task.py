@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fednode.clock import Clock
 from fednode.driver.channel import Channel
+from fednode.observer import Progress
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import DiscreteGaussianSum, Ledger
 from fednode.protocol.chunks import Outline
@@ -83,7 +84,7 @@ class Node:
 
     `staleness`, where there is one, is asked before each round how many versions old the model of an update may be: the
     task's own is the most, since that is what members were told. `invalidated` is told, after each new version, of how
-    many chunks that clients held it made stale.
+    many chunks that clients held it made stale. `progress` hears how far each step is.
     """
 
     channel: Channel
@@ -96,3 +97,4 @@ class Node:
     poll: float = 0.5
     staleness: Callable[[], int] | None = None
     invalidated: Callable[[int], None] = lambda _: None
+    progress: Progress = lambda *_: None

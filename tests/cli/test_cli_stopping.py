@@ -4,7 +4,7 @@ import signal
 import threading
 
 from fednode.cli.signals import stop_on_interrupt
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 
 
 def test_in_another_thread_nothing_changes():
@@ -39,9 +39,9 @@ def test_a_flag_once_raised_stays_raised():
 
 
 def test_a_silent_observer_says_nothing(capsys, tmp_path):
-    observer = SilentObserver()
+    observer = Observer()
     observer.writing_to(tmp_path)
-    observer.started(3, ())
+    observer.started(3)
     observer.phase("x")
     observer.finished()
     assert capsys.readouterr() == ("", "")

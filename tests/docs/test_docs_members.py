@@ -12,7 +12,7 @@ from fednode.assemble.flower_app import to_run_config
 from fednode.cli import main
 from fednode.errors import PeerFault
 from fednode.inproc import InProcGrid, run_in_process
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 from fednode.reports import parse_report
 from fednode.settings import RunSettings, resolve
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -73,7 +73,7 @@ def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
     monkeypatch.setattr("fednode_study.app.build_app", lambda _parts: app)
     x = np.random.default_rng(1).standard_normal((30, 64)).astype(np.float32)
     np.savez("mine.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
-    result = run_inproc(resolve(None, {}, {**messages, "clients": 4}), SilentObserver(), StopFlag())
+    result = run_inproc(resolve(None, {}, {**messages, "clients": 4}), Observer(), StopFlag())
     assert result.error is None
     assert [len(entry.survivors) for entry in result.record.released] == [4]
 

@@ -13,7 +13,7 @@ from kit.smallrun import report_of, small_run, small_settings
 from fednode.assemble.inprocess_run import Inside, run_inproc
 from fednode.errors import ConfigError, StoreError
 from fednode.live import SOCKET_NAME, LiveNode
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 
 ROUNDS = 3
 PASSWORD = "correct horse"
@@ -99,7 +99,7 @@ def test_a_server_that_is_not_there_ends_the_run_before_keys_are_made(tmp_path):
 def test_a_wrong_password_ends_the_run_before_keys_are_made(tmp_path, server):
     phases = []
 
-    class Phases(SilentObserver):
+    class Phases(Observer):
         def phase(self, words):
             phases.append(words)
 
@@ -148,7 +148,7 @@ def test_a_server_that_could_evict_is_refused(tmp_path, server):
 def test_a_running_node_tells_its_numbers_and_shows_no_update(tmp_path, server, kind):
     seen = {}
 
-    class Watching(SilentObserver):
+    class Watching(Observer):
         def round_done(self, progress):
             (folder,) = (tmp_path / "runs").iterdir()
             with LiveNode(folder) as node:
@@ -164,7 +164,7 @@ def test_a_running_node_tells_its_numbers_and_shows_no_update(tmp_path, server, 
 
 
 def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
-    class Tuning(SilentObserver):
+    class Tuning(Observer):
         def round_done(self, progress):
             (folder,) = (tmp_path / "runs").iterdir()
             if progress.round == 1:
@@ -179,7 +179,7 @@ def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
 def test_staleness_is_tuned_within_what_the_members_were_told(tmp_path):
     seen = {}
 
-    class Tuning(SilentObserver):
+    class Tuning(Observer):
         def round_done(self, progress):
             (folder,) = (tmp_path / "runs").iterdir()
             with LiveNode(folder) as node:
@@ -199,7 +199,7 @@ def test_staleness_is_tuned_within_what_the_members_were_told(tmp_path):
 def test_limits_that_a_round_needs_are_not_lowered(tmp_path):
     settings, refused = small_settings(tmp_path, rounds=2, cache="memory"), []
 
-    class Tuning(SilentObserver):
+    class Tuning(Observer):
         def round_done(self, progress):
             (folder,) = (tmp_path / "runs").iterdir()
             with LiveNode(folder) as node:

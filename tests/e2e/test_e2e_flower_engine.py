@@ -11,7 +11,7 @@ import pytest
 
 from fednode.assemble.flower_app import default_run_config, from_run_config
 from fednode.assemble.flower_engine import APP_FILES, _started_under, app_pyproject
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 from fednode.settings import resolve
 
 APP = Path(__file__).resolve().parents[2] / "experiments" / "customer_service"
@@ -35,7 +35,7 @@ def test_a_run_on_flowers_engine_ends_with_a_report(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     flags = {"engine": "flower", "clients": 3, "rounds": 1, "holders": 3, "threshold": 2, "features": 64}
     settings = resolve(None, {}, flags | {"out": str(tmp_path), "min_survivors": 3, "deadline": 120.0})
-    result = run(settings, SilentObserver(), StopFlag())
+    result = run(settings, Observer(), StopFlag())
     assert result.error is None, result.record.outcome_sentence
     assert len(result.record.rounds) == 1 and len(result.record.rounds[0].survivors) == 3
     assert {path.name for path in result.folder.iterdir()} >= {"report.html", "ledger.jsonl", "model.safetensors"}

@@ -46,7 +46,7 @@ class FakeAssembly:
         self.settings, self.stop = settings, stop
         if self.folder is not None:
             observer.writing_to(self.folder)
-        observer.started(settings.rounds, ("reading the data", "making keys"))
+        observer.started(settings.rounds)
         observer.phase("making keys")
         self.during()
         if self.raises is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from kit.crypto.plainsum import InsecurePlainSum
 
 from fednode.assemble.inprocess_run import Inside, RunResult, run_inproc
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 from fednode.settings import RunSettings
 from fednode_crypto import Rng, SumParams
 from fednode_crypto.interfaces import HolderShare
@@ -44,7 +44,7 @@ def small_settings(folder: Path, **changes: object) -> RunSettings:
 
 def small_run(folder: Path, inside: Inside | None = None, stop: StopFlag | None = None, **changes: object) -> RunResult:
     """Run it, without a word."""
-    return run_inproc(small_settings(folder, **changes), SilentObserver(), stop or StopFlag(), inside)
+    return run_inproc(small_settings(folder, **changes), Observer(), stop or StopFlag(), inside)
 
 
 def flags_of(settings: RunSettings) -> list[str]:

@@ -11,7 +11,7 @@ from fednode.assemble.report_facts import run_record
 from fednode.assemble.session import Session, Tools
 from fednode.errors import FednodeError, TooFewSurvivors
 from fednode.live import Tuned
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 from fednode.reports import RunRecord, parse_report, render_json, summary_rows
 from fednode.reports.prose import statement
 from fednode.settings import RunSettings
@@ -24,7 +24,7 @@ def tools() -> Tools:
 
 def recorded(folder: Path, error: FednodeError | None = None, **settings: object) -> RunRecord:
     plan = plan_run(RunSettings.model_validate({"rounds": 1, **settings}))
-    session = Session(plan, "a-run", folder, SilentObserver(), tools())
+    session = Session(plan, "a-run", folder, Observer(), tools())
     return run_record(session, error)
 
 
@@ -45,7 +45,7 @@ def test_a_warning_of_the_plan_is_no_deviation(tmp_path: Path) -> None:
 
 
 def test_what_was_tuned_on_the_way_is_recorded(tmp_path: Path) -> None:
-    session = Session(plan_run(RunSettings(rounds=1)), "a-run", tmp_path, SilentObserver(), tools())
+    session = Session(plan_run(RunSettings(rounds=1)), "a-run", tmp_path, Observer(), tools())
     session.tuned.append(Tuned(1_700_000_000.0, "parameters", "jitter", 0.1, 0.2))
     (told,) = run_record(session, None).deviations
     assert told == "parameters.jitter of the cache was changed from 0.1 to 0.2 at 2023-11-14 22:13:20 UTC."

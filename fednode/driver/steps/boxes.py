@@ -31,7 +31,8 @@ def gather_box_keys(node: Node, task: Task, number: int, untold: Mapping[str, st
     holders = {holder.name: holder.point for holder in task.cohort.holders}
     keys: dict[int, Envelope] = {}
     faults: dict[str, str] = {}
-    for reply in ask(node, dict.fromkeys(holders, request), task.terms.deadline):
+    step = f"round {number}: asking holders for keys"
+    for reply in ask(node, dict.fromkeys(holders, request), task.terms.deadline, step):
         try:
             envelope = read_answer(reply, "box-key", task, 32)
             BoxKeys({holders[reply.sender]: envelope}).verified(task.cohort, task.name, number)

@@ -77,7 +77,7 @@ def _ask_all(node: Node, task: Task, kind: str, frames: Mapping[str, bytes]) -> 
     answers: dict[str, Envelope] = {}
     faults: dict[str, str] = {}
     most = (task.sum_params.holders + 1) * (MAX_KEY_PART + 1024) + task.sum_params.payload_bytes
-    for reply in ask(node, requests, task.terms.deadline):
+    for reply in ask(node, requests, task.terms.deadline, f"making the joint key, {kind}"):
         try:
             answers[reply.sender] = read_answer(reply, kind, task, most)
         except PeerFault as fault:
@@ -171,7 +171,7 @@ def _openings(node: Node, task: Task, request: OpenRequest) -> dict[int, bytes]:
     """The holders' answers by point: as many as it takes, or `TooFewHolders` with what each of the others said."""
     answers: dict[int, bytes] = {}
     said = dict.fromkeys(request.messages, "no answer")
-    for reply in ask(node, request.messages, task.terms.deadline):
+    for reply in ask(node, request.messages, task.terms.deadline, "checking the joint key"):
         try:
             opening = read_opening(reply, request, task, node.scheme)
             answers[opening.point] = opening.body

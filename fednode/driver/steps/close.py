@@ -23,7 +23,8 @@ def close_round(node: Node, task: Task, number: int, holders: Iterable[str], sec
     """
     request = Request("query", f"{task.name}/close/{number}", close_request(task.name, number))
     left = dict.fromkeys(holders, "no answer")
-    for reply in ask(node, dict.fromkeys(left, request), min(seconds, task.terms.deadline)):
+    step = f"round {number}: telling holders that it is over"
+    for reply in ask(node, dict.fromkeys(left, request), min(seconds, task.terms.deadline), step):
         try:
             if read_answer(reply, "closed", task, 0).head.round != number:
                 raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is about another round")

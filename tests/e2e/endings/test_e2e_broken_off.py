@@ -16,7 +16,7 @@ from fednode.driver import driver, holders
 from fednode.driver.downloads import Download, Downloads
 from fednode.errors import FednodeError, PeerFault, StoreError
 from fednode.live import LiveView
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 from fednode.privacy import Ledger, epsilon
 from fednode.privacy.chain import replay
 from fednode.privacy.journal import Journal
@@ -86,7 +86,7 @@ PLACES = [
     Place(session, "accuracy"),
     Place(session.Session, "_saw"),
     Place(session.Session, "_saw", after=True),
-    Place(SilentObserver, "round_done"),
+    Place(Observer, "round_done"),
     Place(LiveView, "__exit__", after=True),
     Place(Ledger, "close", after=True),
 ]
@@ -101,7 +101,7 @@ def charged(root: Path) -> int:
 def run_broken(root, inside=PLAIN, **changes):
     """The folder of a run that ends as it may."""
     try:
-        result = run_inproc(small_settings(root, **changes), SilentObserver(), StopFlag(), inside)
+        result = run_inproc(small_settings(root, **changes), Observer(), StopFlag(), inside)
         assert result.error is None or isinstance(result.error, FednodeError)
     except (KeyboardInterrupt, ZeroDivisionError):
         pass
@@ -190,7 +190,7 @@ def test_a_run_that_nothing_breaks_has_nothing_to_confess(tmp_path):
 
 
 def test_a_folder_in_the_models_place(tmp_path):
-    class Full(SilentObserver):
+    class Full(Observer):
         def writing_to(self, folder):
             (folder / "model.safetensors").mkdir()
 
@@ -203,7 +203,7 @@ def test_a_folder_in_the_models_place(tmp_path):
 
 @pytest.mark.parametrize("name", ["report.html", "report.json"])
 def test_a_report_that_cannot_be_written_is_not_there(tmp_path, name):
-    class Full(SilentObserver):
+    class Full(Observer):
         def writing_to(self, folder):
             (folder / name).mkdir()
 
@@ -213,7 +213,7 @@ def test_a_report_that_cannot_be_written_is_not_there(tmp_path, name):
 
 
 def test_where_the_report_cannot_be_written_either_the_first_error_is_told(tmp_path, monkeypatch):
-    class Full(SilentObserver):
+    class Full(Observer):
         def writing_to(self, folder):
             (folder / "report.json").mkdir()
 

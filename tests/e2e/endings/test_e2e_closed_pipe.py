@@ -3,10 +3,10 @@
 from kit.smallrun import report_of, small_settings
 
 from fednode.assemble import run
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 
 
-class FakeClosedPipe(SilentObserver):
+class FakeClosedPipe(Observer):
     def phase(self, text):
         raise BrokenPipeError(32, "Broken pipe")
 

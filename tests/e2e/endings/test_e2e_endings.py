@@ -23,7 +23,7 @@ from fednode.errors import (
 )
 from fednode.inproc import InProcGrid, run_in_process
 from fednode.members import member_names
-from fednode.observer import SilentObserver, StopFlag
+from fednode.observer import Observer, StopFlag
 from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
 from fednode.reports.markup import Markup
@@ -121,7 +121,7 @@ def test_a_budget_that_is_spent(tmp_path, monkeypatch):
     assert report["guarantee"]["epsilon"] <= report["guarantee"]["epsilon_limit"]
 
 
-class StoppingAt(SilentObserver):
+class StoppingAt(Observer):
     """Raises the flag when a round is over."""
 
     def __init__(self, stop: StopFlag) -> None:
@@ -215,7 +215,7 @@ def test_what_the_node_noticed_of_its_members_is_a_deviation(tmp_path, monkeypat
 
     monkeypatch.setattr(GridChannel, "_enter", twice)
     said: list[str] = []
-    observer = SilentObserver()
+    observer = Observer()
     observer.phase = said.append
     result = run_inproc(small_settings(tmp_path, rounds=1), observer, StopFlag(), PLAIN)
     (told,) = report_of(result.folder)["deviations"]

@@ -125,11 +125,11 @@ def swept_by_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(flower_engine, "_write_app", refuse)
     monkeypatch.setattr(flower_engine, "_check", lambda _: None)
-    from fednode.observer import SilentObserver, StopFlag
+    from fednode.observer import Observer, StopFlag
 
     settings = small_settings(folder, engine="flower")
     with pytest.raises(StoreError, match="not submitted"):
-        flower_engine.run_on_flower(settings, SilentObserver(), StopFlag())
+        flower_engine.run_on_flower(settings, Observer(), StopFlag())
 
 
 def test_the_home_of_a_killed_engine_goes_and_what_runs_in_it(
