@@ -15,7 +15,9 @@ from fednode.cli.progress import BarWatcher, watcher_for, watching
 
 def watched(terminal, width=80):
     screen = io.StringIO()
-    with watching(watcher_for(Console(file=screen, force_terminal=terminal, width=width, color_system=None))) as watcher:
+    with watching(
+        watcher_for(Console(file=screen, force_terminal=terminal, width=width, color_system=None))
+    ) as watcher:
         watcher.started(20)
         watcher.phase("making keys")
         watcher.round_done(some_progress(round=1, accuracy=None))
@@ -31,7 +33,13 @@ def watched(terminal, width=80):
 @pytest.mark.parametrize("width", [60, 80, 160])
 def test_a_terminal_gets_a_bar_its_length_the_time_and_the_figures_of_the_last_round(width):
     shown = " ".join(watched(terminal=True, width=width).split())
-    for words in ("━━━━", "2/20 rounds 0:00:00", "epsilon 2.345 of 8", "1.23 MB a client", "round 2 failed: box is bad"):
+    for words in (
+        "━━━━",
+        "2/20 rounds 0:00:00",
+        "epsilon 2.345 of 8",
+        "1.23 MB a client",
+        "round 2 failed: box is bad",
+    ):
         assert words in shown
     assert "round 3: updates: 4 of 19" in shown and "…" not in shown
 
