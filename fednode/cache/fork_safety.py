@@ -1,75 +1,58 @@
-"""What a forked child makes of the caches it finds in its memory: locks that nobody holds, and a state that is whole.
+"""A cache belongs to the process that made it: in a forked child every call on it raises `UsedAfterFork`.
 
-A fork copies locks as they are, and not the threads that hold them: without this a child waits for ever for a thread
-that it does not have. Nothing here costs anything until a process forks.
+A fork copies locks as they are, but not the threads that hold them, so a child that took one could wait for ever.
 """
 
 import os
-from itertools import count
-from threading import Event
-from typing import Final, Protocol
-from weakref import ref
+from collections.abc import Callable
+from typing import Final, NoReturn
+from weakref import WeakKeyDictionary
+
+from fednode.errors import StoreError
 
 
-class Forkable(Protocol):
-    """What is mended in a child."""
+class UsedAfterFork(StoreError):
+    """The cache was made before this process was forked."""
 
-    def after_fork(self) -> None:
-        """Take fresh locks, and let go what threads of the parent had begun. One thread runs; nothing may wait."""
-        ...
-
-
-_alive: Final[dict[int, "ref[Forkable]"]] = {}
-_numbers: Final = count()
+    def __init__(self) -> None:
+        super().__init__("this cache belongs to the parent process; make a new one in the forked child")
 
 
-def mend_after_fork(one: Forkable) -> None:
-    """Have `one` mended in every child for as long as it is there.
+class _ForkedLock:
+    """Stands in the place of a lock in a forked child."""
 
-    In the order of these calls: what stands on others calls it after they did, and finds them mended.
+    def __enter__(self) -> NoReturn:
+        raise UsedAfterFork
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def acquire(self, *_: object, **__: object) -> NoReturn:
+        raise UsedAfterFork
+
+    def locked(self) -> NoReturn:
+        raise UsedAfterFork
+
+
+_owners: Final[WeakKeyDictionary[object, tuple[tuple[str, ...], Callable[[], object] | None]]] = WeakKeyDictionary()
+
+
+def refuse_after_fork(owner: object, *locks: str, release: Callable[[], object] | None = None) -> None:
+    """Make these locks of `owner` (attributes: a lock, or a tuple of locks) raise `UsedAfterFork` in forked children.
+
+    So every method that takes one of them is refused there; a `close` that is to be harmless catches the error.
+    `release` is called in the child first; it must not refer to `owner`, which would then live for ever.
     """
-    number = next(_numbers)
-    _alive[number] = ref(one, lambda _: _alive.pop(number, None))
+    _owners[owner] = (locks, release)
 
 
-class _Lock(Protocol):
-    def acquire(self, blocking: bool = ...) -> bool: ...  # noqa: FBT001 - the library's
-
-    def release(self) -> None: ...
-
-
-def held_by_another(lock: _Lock) -> bool:
-    """Whether a thread that is not in this process holds `lock`, just after a fork. Of a `Lock`: whether anybody does.
-
-    The thread that forked may hold an `RLock` itself: it goes on in the child, and lets go of it there.
-    """
-    if lock.acquire(blocking=False):
-        lock.release()
-        return False
-    return True
+def _refuse_all() -> None:
+    for owner, (locks, release) in tuple(_owners.items()):
+        if release is not None:
+            release()
+        for name in locks:
+            found = getattr(owner, name)
+            setattr(owner, name, tuple(_ForkedLock() for _ in found) if type(found) is tuple else _ForkedLock())
 
 
-def fresh_event(event: Event) -> Event:
-    """An event in the state of `event`, whose own lock may be held for ever."""
-    fresh = Event()
-    if event.is_set():
-        fresh.set()
-    return fresh
-
-
-def _mend_all() -> None:
-    failed: list[Exception] = []
-    for found in tuple(_alive.values()):
-        one = found()
-        if one is None:
-            continue
-        try:
-            one.after_fork()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are mended
-            failed.append(error)
-    if failed:
-        # where the fork was asked for nobody can catch it: the interpreter writes it to the child's stderr
-        raise ExceptionGroup("caches of the parent that a forked child cannot use", failed)
-
-
-os.register_at_fork(after_in_child=_mend_all)
+os.register_at_fork(after_in_child=_refuse_all)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.cache.backend import CacheBackend, Limits
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.chunks import Outline
 from fednode.stores.parameter_manifest import (
@@ -83,7 +83,7 @@ class ParameterStore:
         """Keys that may be in the backend, and stay only as far as a version needs them."""
         self._first = 0
         self._adopt()
-        mend_after_fork(self)
+        refuse_after_fork(self, "_writing")
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -159,10 +159,6 @@ class ParameterStore:
             self._unfreed.update(key for one in self._kept for key in self._keys(one))
             self._kept = ()
             self._free()
-
-    def after_fork(self) -> None:
-        """In a forked child: who was writing is not here; what was half written goes with this child's next write."""
-        self._writing = Lock()
 
     def _adopt(self) -> None:
         """Take over the versions that an earlier store left whole, and note the rest of its keys for the next write."""

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, TooLarge
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.lost import WHAT_KEEPS_PINS, PinLost
 from fednode.errors import PeerFault, StoreError
 from fednode.reasons import Reason
@@ -68,7 +68,7 @@ class UpdateStore:
         self._refusals = self._losses = 0
         self._lost: set[UpdateId] = set()
         self._adopt()
-        mend_after_fork(self)
+        refuse_after_fork(self, "_lock", "_turns")
 
     def put(self, task: str, round_number: int, client: str, payload: bytes) -> None:
         """Store one sealed update and pin it until its round is consumed.
@@ -168,12 +168,6 @@ class UpdateStore:
                 if held
             )
             return UpdateUsage(owners, self._refusals, self._losses)
-
-    def after_fork(self) -> None:
-        """In a forked child: no lock is held by a thread that is not here, and what was arriving the parent ends."""
-        self._lock = Lock()
-        self._turns = tuple(Lock() for _ in range(_TURNS))
-        self._arriving.clear()
 
     def _adopt(self) -> None:
         for key in tuple(self._backend.keys(PREFIX)):

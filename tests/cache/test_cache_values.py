@@ -15,7 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kit.cache.backend import same
-from kit.cache.interrupts import after_every_depth
 
 from fednode.cache import TooLarge
 from fednode.cache.values import freeze as owned
@@ -392,31 +391,6 @@ def test_what_this_process_lacks_is_no_damage(error: Exception, monkeypatch: pyt
     with pytest.raises(type(error)) as raised:
         decode(data)
     assert raised.value is error
-
-
-@pytest.mark.parametrize(
-    "value",
-    [[[[1]]], {"a": ("b", [2.5, math.inf, 1 << 70])}, [np.arange(3), b"x"], [torch.arange(3.0)], "text"],
-    ids=str,
-)
-def test_a_stack_that_ends_is_no_damage(value: Any) -> None:
-    data = encode(value)
-    back: list[Any] = []
-    # an `Undecodable` would come out of this
-    for _ in after_every_depth(lambda: None, lambda _: back.append(decode(data))):
-        pass
-    assert same(back[0], value)
-
-
-def test_a_deep_value_is_read_where_the_stack_is_just_long_enough() -> None:
-    value: Any = "]]]][[[["
-    for _ in range(DEPTH):
-        value = [value]
-    data = encode(value)
-    depths = 0
-    for _ in after_every_depth(lambda: None, lambda _: decode(data)):
-        depths += 1
-    assert depths > DEPTH
 
 
 @pytest.mark.parametrize("lengths", [[0, 1 << 62, 4], [1 << 63, 0], [0, 1 << 62], [1 << 70], [1 << 62, 1 << 62]])

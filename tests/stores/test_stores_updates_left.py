@@ -1,13 +1,9 @@
-"""`UpdateStore`: what was withdrawn, what an earlier store or a broken-off call left, what a forked child finds."""
+"""`UpdateStore`: what was withdrawn, and what an earlier store or a failed call left."""
 
-import contextlib
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kit.cache.interrupts import after_every_depth, after_every_interrupt, locks_of, nothing_held
-from kit.children import held_elsewhere, in_a_child
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, FileBackend, Limits, MemoryBackend, Missing, StoreFull, WhenFull
@@ -60,63 +56,7 @@ def test_an_update_that_was_lost_before_the_store_was_made_anew_is_lost() -> Non
         UpdateStore(backend, retry_after=1.0).get("t", 1, "a")
 
 
-# --- broken off
-
-
-class _World:
-    def __init__(self, kind: type[MemoryBackend] = MemoryBackend) -> None:
-        self.backend = kind(FakeClock(), Limits(4, 1_000, 100), WhenFull.REFUSE)
-        self.store = UpdateStore(self.backend, retry_after=1.0)
-        self.store.put("task", 1, "ann", b"first")
-        self.store.put("task", 1, "bob", b"bob's")
-
-    def lose(self) -> "_World":
-        self.backend.delete(UpdateId("task", 1, "ann").key())
-        with pytest.raises(UpdateLost):
-            self.store.get("task", 1, "ann")
-        return self
-
-
-CALLS: dict[str, tuple[Callable[[], _World], Callable[[UpdateStore], object]]] = {
-    "put": (_World, lambda store: store.put("task", 1, "cid", b"cid's")),
-    "put again": (lambda: _World().lose(), lambda store: store.put("task", 1, "ann", b"again")),
-    "consume": (_World, lambda store: store.consume("task", 1)),
-    "withdraw": (_World, lambda store: store.withdraw("task", 1, "ann")),
-    "get": (_World, lambda store: store.get("task", 1, "ann")),
-    "usage": (_World, lambda store: (store.usage(), store.ids())),
-}
-
-
-def check_agrees(world: _World) -> None:
-    """What is listed is what is there, and a retry comes to an end."""
-    store = world.store
-    nothing_held(store)
-    store.withdraw("task", 9, "nobody")
-    store.consume("other", 1)
-    listed = store.ids()
-    assert {update.key() for update in listed} >= set(world.backend.keys())
-    assert store.usage().updates == len(listed)
-    for update in listed:
-        # a lost one may stand there unread; else it is what was pushed
-        with contextlib.suppress(UpdateLost):
-            assert store.get("task", 1, update.client) in (b"first", b"again", b"bob's", b"cid's")
-    for client in ("ann", "cid"):
-        with contextlib.suppress(PeerFault):
-            store.put("task", 1, client, b"again")
-    if "task" not in store._closed:
-        assert {"ann", "cid"} <= {update.client for update in store.ids()}
-        assert isinstance(store.get("task", 1, "ann"), bytes)
-    store.consume("task", 1)
-    assert list(world.backend.keys()) == [] and store.usage().owners == () and world.backend.usage().pinned_entries == 0
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_a_call_that_is_interrupted_leaves_nothing_that_the_next_one_does_not_free(name: str) -> None:
-    make, call = CALLS[name]
-    for world in after_every_interrupt(make, lambda world: call(world.store)):
-        check_agrees(world)
-    for world in after_every_depth(make, lambda world: call(world.store)):
-        check_agrees(world)
+# --- a push whose answer is lost
 
 
 class _PinsAndFails(MemoryBackend):
@@ -143,20 +83,6 @@ def test_a_push_whose_fate_nobody_knows_leaves_no_pin_and_may_be_sent_again() ->
         assert store.get("task", 1, client) == b"again"
         store.withdraw("task", 1, client)
     assert list(backend.keys()) == []
-
-
-def test_a_child_goes_on_where_a_thread_of_its_parent_was_pushing() -> None:
-    world = _World()
-
-    def look() -> list[object]:
-        world.store.put("task", 1, "cid", b"child's")
-        found = world.store.get("task", 1, "cid")
-        return [found.decode() if isinstance(found, bytes) else None, len(world.store.consume("task", 1))]
-
-    world.store._arriving.add(UpdateId("task", 1, "cid"))
-    with held_elsewhere(*locks_of(world.store)):
-        assert in_a_child(look) == ["child's", 3]
-    check_agrees(world)
 
 
 # --- withdrawn

@@ -37,7 +37,7 @@ from fednode.cache.files.format import (
 )
 from fednode.cache.files.index import Entry, FileBook
 from fednode.cache.files.leftovers import FilesLeft
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
 from fednode.cache.memory.backend import WhenFull, check_when_full
 from fednode.cache.values.codec import Undecodable, encode_counted
 from fednode.clock import Clock
@@ -66,8 +66,8 @@ class FileBackend:
     under `WhenFull.EVICT`; pinned ones, and under REFUSE all, stay, and `set` refuses.
 
     Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only; in a
-    forked child it is closed. The folder becomes 0700, files are 0600; other files in it are left alone. The lock is
-    the folder's own; once the folder was moved away or replaced, `StoreError`.
+    forked child calls raise `UsedAfterFork`. The folder becomes 0700, files are 0600; other files in it are left alone.
+    The lock is the folder's own; once the folder was moved away or replaced, `StoreError`.
     """
 
     def __init__(self, folder: Path | str, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
@@ -93,7 +93,7 @@ class FileBackend:
             with spoken("open", folder):
                 lock_folder(folder, self._held)
             self._load()
-            mend_after_fork(self)
+            refuse_after_fork(self, "_writing", "_lock", release=self._release)
         except BaseException:
             self._release()
             raise
@@ -114,18 +114,12 @@ class FileBackend:
 
     def close(self) -> None:
         """Let another process have the folder; everything stays in it. Closing twice is allowed."""
-        with self._writing, self._lock:
+        with contextlib.suppress(UsedAfterFork), self._writing, self._lock:
             self._closed = True
             if self._release.alive:
                 # not by the last descriptor alone: a child of ours may hold another, without knowing of it
                 unlock(self._held)
                 self._release()
-
-    def after_fork(self) -> None:
-        """In a forked child: closed, since the folder is the parent's."""
-        self._writing, self._lock = Lock(), Lock()
-        self._closed = True
-        self._release()
 
     def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""

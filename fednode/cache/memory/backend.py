@@ -18,7 +18,7 @@ from fednode.cache.backend import (
     check_ttl,
     checked_keys,
 )
-from fednode.cache.fork_safety import held_by_another, mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.memory.policies import PolicyMaker, policy_maker
 from fednode.cache.memory.shard import Entry, Shard, find_many
 from fednode.cache.values.freeze import freeze, hand_out
@@ -58,7 +58,7 @@ class MemoryBackend:
     be full of pins while others have room. Copies are made outside the locks. A signal handler must not ask the cache,
     and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache. A call that was
     interrupted (Ctrl-C, or the stack ended) is done or not done, and a key that it wrote has its old value or its new
-    one. A forked child has a copy of its own, where calls of other threads were interrupted.
+    one.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class MemoryBackend:
         self._shards = [Shard(part, make, refuses=refuses) for part in _parts(limits, count)]
         self._count = count
         self._tuning = RLock()
-        mend_after_fork(self)
+        refuse_after_fork(self, "_tuning")
 
     def __str__(self) -> str:
         return "this process's memory"
@@ -180,16 +180,6 @@ class MemoryBackend:
             self._limits = wanted
             for shard, part in zip(self._shards, parts, strict=True):
                 shard.tune(part, batch, self._now())
-
-    def after_fork(self) -> None:
-        """In a forked child: no lock is held by a thread that is not here, and the counts and limits agree again."""
-        now = self._now()
-        for shard in self._shards:
-            shard.after_fork(now)
-        if held_by_another(self._tuning):
-            self._tuning = RLock()
-            for shard, part in zip(self._shards, _parts(self._limits, self._count), strict=True):
-                shard.tune(part, None, now)
 
     def _entry(self, shard: Shard, key: str, value: Value) -> Entry:
         """What is stored of `value`: without expiry, without a pin."""

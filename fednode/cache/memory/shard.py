@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from fednode.cache.backend import Limits, StoreFull, TooLarge, Usage, Value
 from fednode.cache.expiry_heap import Expiries
-from fednode.cache.fork_safety import held_by_another
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.memory.policies import Mark, Policy, PolicyMaker
 
 _SLICE: Final = 1_000
@@ -65,6 +65,7 @@ class Shard:
         self._make_policy = make_policy
         self._refuses = refuses
         self._policy: Policy = make_policy()
+        refuse_after_fork(self, "_lock")
         self._entries: dict[str, Entry] = {}
         self._expiries: Expiries[int] = Expiries()
         self._bytes = self._pinned = self._pinned_bytes = self._mortal = 0
@@ -206,18 +207,6 @@ class Shard:
             now,
             lambda: [key for key, one in self._entries.items() if one.expires_at > now and key.startswith(prefix)],
         )
-
-    def after_fork(self, now: float) -> None:
-        """In a forked child: a call of a thread that is not here any more ends where it was, between two steps.
-
-        What is stored and what is not is then as after an interrupt.
-        """
-        if not held_by_another(self._lock):
-            return
-        self._lock = RLock()
-        if self._busy:
-            self._torn = True
-            self._settle(now)
 
     def usage(self, now: float) -> Usage:
         """What is held, and the counts so far."""

@@ -20,7 +20,7 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.lost import PinLost
 from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.client import Link
@@ -85,7 +85,7 @@ class RedisBackend:
         except BaseException:
             self._link.close()
             raise
-        mend_after_fork(self)
+        refuse_after_fork(self, "_stripes")
 
     def __repr__(self) -> str:
         return f"RedisBackend({self._server}, {self._options.namespace})"
@@ -270,10 +270,6 @@ class RedisBackend:
             self._link.run([("SET", probe, b"", "PX", 1000)])
 
         return Feed(self._link.track(self._names.records), self._names, write_probe)
-
-    def after_fork(self) -> None:
-        """In a forked child: who held a stripe is not here, and what it was writing the parent ends."""
-        self._stripes = tuple(Lock() for _ in range(_STRIPES))
 
     def _read(self, keys: tuple[str, ...]) -> list[Lasting | None]:
         found: list[Lasting | None] = []

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from fednode.cache.backend import Closed, StoreFull, is_number
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
 from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.connections import Command, Exchanges
 from fednode.clock import Clock
@@ -61,8 +61,7 @@ class Link:
         self._lock = Lock()
         self._made: _Server | None = None
         self._closed = False
-        self._parents: list[_Server] = []
-        mend_after_fork(self)
+        refuse_after_fork(self, "_lock")
 
     def __repr__(self) -> str:
         return f"Link({self._address})"
@@ -74,18 +73,11 @@ class Link:
 
     def close(self) -> None:
         """Let all connections go; a later command raises `Closed`."""
-        with self._lock:
-            made, self._made, self._closed = self._made, None, True
-        if made is not None:
-            made.close()
-
-    def after_fork(self) -> None:
-        """In a forked child: connections of its own, from now on; those of the parent are left to it."""
-        self._lock = Lock()
-        if self._made is not None:
-            # kept, for to let them go would wait for a lock that nobody here holds
-            self._parents.append(self._made)
-            self._made = None
+        with suppress(UsedAfterFork):
+            with self._lock:
+                made, self._made, self._closed = self._made, None, True
+            if made is not None:
+                made.close()
 
     def require_open(self) -> None:
         """Raise `Closed` after `close`."""

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from fednode.cache.backend import Limits, StoreFull, Usage
 from fednode.cache.expiry_heap import Expiries
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -41,13 +41,7 @@ class Book:
         """Keys whose deletion was asked for; whether it happened, nobody may know."""
         self._bytes = self._pinned = self._pinned_bytes = self._largest = 0
         self._evictions = self._expired = self._refusals = self._damaged = self._losses = 0
-        mend_after_fork(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: writes under way are the parent's, and the sums are those of what is noted."""
-        self._lock = Lock()
-        self._coming = WeakKeyDictionary()
-        self._recount()
+        refuse_after_fork(self, "_lock")
 
     @property
     def limits(self) -> Limits:

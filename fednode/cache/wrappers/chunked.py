@@ -19,8 +19,7 @@ from fednode.cache.backend import (
     check_key,
     check_ttl,
 )
-from fednode.cache.fork_safety import mend_after_fork
-from fednode.cache.memory.backend import MemoryBackend
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.values.codec import Undecodable, decode, encode_counted, size_of
 from fednode.cache.values.pieces import (
     GENERATION_BYTES,
@@ -85,7 +84,7 @@ class Chunked:
         self._most_split = _SLACK
         self._damaged = self._refused = 0
         self._book.load()
-        mend_after_fork(self)
+        refuse_after_fork(self, "_stripes", "_lock", "_holding")
 
     def __str__(self) -> str:
         return str(self._inner)
@@ -144,16 +143,6 @@ class Chunked:
         """Entries, bytes and counts of `inner`; what was refused or damaged here is added."""
         inner = self._inner.usage()
         return replace(inner, damaged=inner.damaged + self._damaged, refusals=inner.refusals + self._refused)
-
-    def after_fork(self) -> None:
-        """In a forked child: no lock is held by a thread that is not here, and no piece of a half-written value."""
-        self._stripes = tuple(Lock() for _ in range(_STRIPES))
-        self._lock, self._holding = Lock(), Lock()
-        if isinstance(self._inner, MemoryBackend):
-            self._settle_open()
-        else:
-            # in a cache that both processes see the parent ends what its threads began
-            self._book.let_alone()
 
     def _store(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         check_key(key)

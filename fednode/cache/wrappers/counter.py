@@ -3,14 +3,13 @@
 import itertools
 from threading import Lock
 
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 
 
 class Tally:
     """A number that only grows. `next(tally.ones)` raises it by one: a single call into C, so no thread comes between.
 
-    Reading takes a lock and costs more, since it counts itself out again. A forked child goes on from a copy, which is
-    one too high where another thread was just reading.
+    Reading takes a lock and costs more, since it counts itself out again.
     """
 
     __slots__ = ("__weakref__", "_lock", "_more", "_reads", "ones")
@@ -20,11 +19,7 @@ class Tally:
         self._lock = Lock()
         self._reads = 0
         self._more = 0
-        mend_after_fork(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: who held the lock is not here."""
-        self._lock = Lock()
+        refuse_after_fork(self, "_lock")
 
     def one(self) -> None:
         """Raise it by one, where the cost of a method does not matter."""

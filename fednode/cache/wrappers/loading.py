@@ -22,7 +22,7 @@ from fednode.cache.backend import (
     check_ttl,
     is_number,
 )
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.values.freeze import freeze, thaw
 from fednode.cache.wrappers.counter import Tally
 from fednode.cache.wrappers.single_flight import Flight, Flights, Writing
@@ -131,7 +131,7 @@ class Guarded:
         self._absent_lock = Lock()
         self._loads, self._errors, self._shared = Tally(), Tally(), Tally()
         self._known, self._overtaken, self._unstored = Tally(), Tally(), Tally()
-        mend_after_fork(self)
+        refuse_after_fork(self, "_absent_lock")
 
     def __str__(self) -> str:
         return str(self._inner)
@@ -265,10 +265,6 @@ class Guarded:
             unstored=self._unstored.value,
             remembered=len(self._absent),
         )
-
-    def after_fork(self) -> None:
-        """In a forked child: who held the lock is not here; each change under it is one step."""
-        self._absent_lock = Lock()
 
     def _lead(self, key: str, mine: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
         ttl = check_ttl(ttl)

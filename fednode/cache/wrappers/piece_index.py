@@ -131,11 +131,6 @@ class PieceBook:
         self._open.clear()
         self._held.clear()
 
-    def let_alone(self) -> None:
-        """Somebody else ends what is open."""
-        self._open.clear()
-        self._held.clear()
-
     def load(self) -> None:
         """Note what an earlier owner left in the inner cache, and delete the pieces that no record names."""
         pieces: dict[str, set[str]] = {}

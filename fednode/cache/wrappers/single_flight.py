@@ -13,7 +13,7 @@ from copy import copy
 from threading import Lock, RLock, get_ident
 
 from fednode.cache.backend import MISSING, Missing, Value
-from fednode.cache.fork_safety import mend_after_fork
+from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.values.freeze import Frozen, thaw
 
 
@@ -69,14 +69,7 @@ class Flights:
         self._waiting: dict[int, Flight] = {}
         self._writers: dict[str, list[Writing]] = {}
         self._clearing: list[Writing] = []
-        mend_after_fork(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: what other threads load or write goes on in the parent alone, and nobody waits for it."""
-        me = get_ident()
-        self._lock = Lock()
-        self._flights = {key: flight for key, flight in self._flights.items() if flight.leader == me}
-        self._waiting, self._writers, self._clearing = {}, {}, []
+        refuse_after_fork(self, "_lock")
 
     def join(self, key: str, mine: Flight) -> tuple[Flight, bool]:
         """The flight of `key`, which is `mine` if there was none; and whether its answer may be taken.
@@ -172,7 +165,7 @@ class Flights:
     def _end(self, key: str, writing: Writing) -> None:
         found = self._writers.get(key)
         if found is None:
-            # a fork came in between
+            # a clear has forgotten it already
             return
         # in one step: the others' writes are not to be lost to an interrupt
         left = None if found[0] is writing and len(found) == 1 else _live(found)

@@ -1,7 +1,7 @@
 """A near cache over a server: reads cost nothing while the server's own messages keep it fresh."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Final, Protocol, Self
@@ -17,7 +17,7 @@ from fednode.cache.backend import (
     checked_keys,
     is_number,
 )
-from fednode.cache.fork_safety import fresh_event, mend_after_fork
+from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
 from fednode.cache.redis.records import Lasting
 from fednode.cache.redis.tracking import Changes
 from fednode.clock import Clock
@@ -114,8 +114,7 @@ class Tiered:
     `unfollowed_ttl` until it works again. No copy outlives its original's expiry, but for the moment that keeping it
     takes. `usage` is that of `remote`.
 
-    One thread listens until `close`, after which calls raise `Closed`; use it with `with`. A forked child begins
-    without copies, and with a thread of its own once it reads.
+    One thread listens until `close`, after which calls raise `Closed`; use it with `with`.
     """
 
     def __init__(self, local: CacheBackend, remote: Remote, options: TierOptions | None = None) -> None:
@@ -130,7 +129,7 @@ class Tiered:
         self._tested = Event()
         self._feed: ChangeFeed | None = None
         self._thread: Thread | None = None
-        mend_after_fork(self)
+        refuse_after_fork(self, "_lock")
         try:
             self._start_listening()
             self._tested.wait(2 * self._options.heartbeat)
@@ -163,16 +162,9 @@ class Tiered:
             feed.close()
         if self._thread is not None:
             self._thread.join()
-        with self._lock:
+        # in a forked child there is nothing to drop
+        with suppress(UsedAfterFork), self._lock:
             self._drop_all()
-
-    def after_fork(self) -> None:
-        """In a forked child: nobody listens, so no copy is fresh; and nobody holds a lock."""
-        self._lock = Lock()
-        self._closing, self._tested = fresh_event(self._closing), fresh_event(self._tested)
-        self._feed, self._thread = None, None
-        self._flights, self._followed = {}, False
-        self._local.clear()
 
     def get(self, key: str) -> Value | Missing:
         """As `CacheBackend.get`; from the near copy where there is one."""
