@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from fednode.errors import PeerFault
 from fednode.reasons import Reason
+from fednode_crypto.canonical import canonical as canonical  # noqa: PLC0414 - part of this module
 
 _PREFIX = struct.Struct("<2sBBIQ")
 _MAGIC, _VERSION = b"FN", 1
@@ -31,14 +32,6 @@ MAX_VALUES = 1 << 20
 
 MAX_DEPTH = 16
 """Objects and lists inside each other: what was read once must never be too deep to be written or looked at again."""
-
-
-def canonical(value: Mapping[str, object]) -> bytes:
-    """The one encoding of a JSON value: sorted, compact, ASCII.
-
-    Raises `ValueError` on NaN or infinity and `TypeError` on what JSON does not know.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
 def digest(domain: str, *parts: bytes) -> bytes:

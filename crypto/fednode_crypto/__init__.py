@@ -1,26 +1,31 @@
-"""Secure sums: many parties add integers that nobody can read, and only the sum is ever opened.
+"""Secure sums: many parties add integers that nobody can read, and only the sum is opened.
 
-A short tour. `plan("ring", Demand(...))` gives `SumParams`, which everyone agrees on by `digest()`.
-`scheme(params.scheme)` gives the verbs, by role:
+`plan("ring", Demand(...))` returns `SumParams`, on which all parties agree by `digest()`.
+`scheme(params.scheme)` returns the verbs, by role:
 
     client   sealer(params, key).seal(values, rng, context) -> Sealing: .payload; .shares, each for a holder's box
     node     zero(params), then .absorb(payload) or .add(payload), .merge(other) -> SealedSum
-    release  check_answer(params, answer), as each comes
+    release  check_answer(params, answer) for each answer
              combine(params, total, answers, context) -> the exact int64 sum
     holder   `ring` (boxed):  check_share(params, share);  answer(params, shares of one roster)
              `bfv` (keyed):   contribute -> commitment, then reveal and shares;  join(shares);  answer(share, request)
 
-Errors: WrongParameters (cannot work), Overflow (does not fit), Tampered (bytes from outside are bad; BadSignature and
-WrongAnswer are kinds of it), NotEnoughShares. Randomness is an argument; `SystemRng` is the one for real runs.
-`noise_tail` says how much room noise needs. Noise is drawn in `fednode_crypto.noise`; signatures and boxes are in
-`fednode_crypto.identity`.
+Errors: WrongParameters (cannot work), Overflow (does not fit), Tampered (bytes from outside are wrong; BadSignature and
+WrongAnswer are kinds of it), NotEnoughShares. Randomness is an argument; real runs use `SystemRng`. `noise_tail` bounds
+noise. Noise is drawn in `fednode_crypto.noise`; signatures and boxes are in `fednode_crypto.identity`.
+
+Importing this package loads neither compiled kernels nor TenSEAL: `scheme` imports them on first use.
 """
 
-from fednode_crypto.errors import CryptoError, NotEnoughShares, Overflow, Tampered, WrongParameters
-from fednode_crypto.interfaces import BoxedScheme, KeyedScheme, SealedSum, Sealing, SumScheme, WrongAnswer, scheme
-from fednode_crypto.params import SumParams
-from fednode_crypto.planner import Demand, noise_tail, plan
-from fednode_crypto.rng import Rng, SystemRng
+from fednode_crypto.errors import CryptoError, NotEnoughShares, Overflow, Tampered, WrongAnswer, WrongParameters
+from fednode_crypto.interfaces import BoxedScheme, KeyedScheme, SealedSum, SumScheme
+from fednode_crypto.params import Demand, SumParams
+from fednode_crypto.planner import plan
+from fednode_crypto.registry import params_from_dict, scheme
+from fednode_crypto.rng import Rng
+from fednode_crypto.secret import Sealing
+from fednode_crypto.system_rng import SystemRng
+from fednode_crypto.tail_bounds import noise_tail
 
 __all__ = [
     "BoxedScheme",
@@ -39,6 +44,7 @@ __all__ = [
     "WrongAnswer",
     "WrongParameters",
     "noise_tail",
+    "params_from_dict",
     "plan",
     "scheme",
 ]

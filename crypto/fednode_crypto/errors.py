@@ -1,29 +1,35 @@
-"""What can go wrong in `fednode_crypto`, by cause. Messages are one sentence and never hold a secret."""
+"""What can go wrong in `fednode_crypto`, by cause. Each message is one sentence and never holds a secret."""
+
+from collections.abc import Iterable
 
 
 class CryptoError(Exception):
-    """Something that the caller has to decide about; every error of this package that is not a plain bug is one."""
+    """An error that the caller must decide about. Plain programming errors are ValueError or TypeError instead."""
 
 
 class WrongParameters(CryptoError):
-    """The parameters cannot work or do not belong together: nothing was computed, nothing was sent."""
+    """The parameters do not work or do not belong together. Nothing was computed or sent."""
 
 
 class Overflow(CryptoError):
-    """A value does not fit where it must fit: nothing was clamped, wrapped or sealed."""
+    """A value does not fit its place. Nothing was clamped, wrapped or sealed."""
 
 
 class Tampered(CryptoError):
-    """Bytes from outside are not what an honest sender would have sent: nothing of them was used."""
+    """Bytes from outside are not what an honest sender would have sent. No part of them was used."""
 
 
 class BadSignature(Tampered):
-    """The signature is not this key's over these bytes in this domain: the message must not be acted on."""
+    """The signature does not verify for this key, domain and message. Do not act on the message."""
+
+
+class WrongAnswer(Tampered):
+    """The answers do not open the sum. `points` are the holders to leave out; empty if they cannot be identified."""
+
+    def __init__(self, message: str, points: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.points = tuple(sorted(points))
 
 
 class NotEnoughShares(CryptoError):
-    """Fewer answers than the threshold: the sum stays closed, and the answers so far say nothing about it."""
-
-
-class AlreadyOpened(CryptoError):
-    """This round was answered before with another roster: no second answer was computed."""
+    """Fewer answers than the threshold. The sum stays closed, and the answers reveal nothing about it."""

@@ -7,24 +7,14 @@ True) there is no key: each client sends each holder a share of its mask in a bo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.errors import Tampered, WrongParameters
 from fednode_crypto.params import SumParams
 from fednode_crypto.rng import Rng
-from fednode_crypto.secret import Secret
-
-
-class WrongAnswer(Tampered):
-    """Answers do not open the sum. `points` are the holders to leave out, empty when they cannot be told."""
-
-    def __init__(self, message: str, points: Iterable[int] = ()) -> None:
-        super().__init__(message)
-        self.points = tuple(sorted(points))
+from fednode_crypto.secret import Sealing
 
 
 class Contribution(Protocol):
@@ -66,18 +56,6 @@ class HolderShare(Protocol):
     def private_bytes(self) -> bytes:
         """Return everything, for the key folder and nothing else."""
         ...
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Sealing(Secret):
-    """What a client sends for one update: `payload` to the node, `shares` by point, each in a box for that holder.
-
-    Keyed schemes have no shares. A threshold of shares and the payload give the update away: neither is to be logged,
-    and what is stored to be sent again is the boxes, not the shares.
-    """
-
-    payload: bytes
-    shares: Mapping[int, bytes] = field(default_factory=dict)
 
 
 class Sealer(Protocol):
@@ -253,16 +231,3 @@ class BoxedScheme(CommonVerbs, Protocol):
 
 SumScheme = KeyedScheme | BoxedScheme
 """A secure sum: clients seal integers, a node adds what it cannot read, t of k holders open the sum exactly."""
-
-
-def scheme(name: str) -> SumScheme:
-    """Return the scheme of that name: 'ring' or 'bfv'. Raises WrongParameters for another name."""
-    if name == "ring":
-        from fednode_crypto.ring.scheme import RingMask
-
-        return RingMask()
-    if name == "bfv":
-        from fednode_crypto.bfv.scheme import Bfv
-
-        return Bfv()
-    raise WrongParameters(f"there is no secure sum scheme '{name}': use 'ring' or 'bfv'")

@@ -1,12 +1,12 @@
-"""What both sides of a secure sum must agree on, as data: one frozen type a scheme, one way in from bytes."""
+"""Parameters of a secure sum: what a task demands, and the base of each scheme's own type."""
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
+from fednode_crypto.canonical import canonical
 from fednode_crypto.errors import WrongParameters
 from fednode_crypto.hazmat.boxes import OVERHEAD
 
@@ -28,12 +28,16 @@ _LIMITS: Final[Mapping[str, tuple[int, int]]] = {
 }
 
 
-def checked_integer(name: str, value: object, limits: Mapping[str, tuple[int, int]] = _LIMITS) -> int:
-    """Return `value` when it is an integer within the limits of the field `name`, else raise WrongParameters."""
-    low, high = limits[name]
-    if type(value) is not int or not low <= value <= high:
-        raise WrongParameters(f"{name} must be a whole number from {low} to {high}: ask for other sum parameters")
-    return value
+def _check_integers(document: object, limits: Mapping[str, tuple[int, int]]) -> None:
+    for name, (low, high) in limits.items():
+        value = getattr(document, name)
+        if type(value) is not int or not low <= value <= high:
+            raise WrongParameters(f"{name} must be a whole number from {low} to {high}: ask for other sum parameters")
+
+
+def _check_threshold(threshold: int, holders: int) -> None:
+    if threshold > holders:
+        raise WrongParameters(f"{threshold} of {holders} holders cannot open: lower the threshold")
 
 
 def lane_span(value_bound: int, lanes: int, lane_bits: int) -> int:
@@ -42,18 +46,36 @@ def lane_span(value_bound: int, lanes: int, lane_bits: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class SumParams(ABC):
-    """The parameters of one secure sum. Build them with `plan`, or with `from_dict` from what a peer sent.
+class Demand:
+    """What a task needs of a secure sum under any scheme: `summands` is the most updates in one sum.
 
-    Any instance is well formed: every field within its limits, security of 128 bits, the lanes wide enough for the sum.
-    `value_bound` holds for each coordinate of the final sum, the tail of the noise included; values are integers.
+    `value_bound` bounds the magnitude of each coordinate of the final sum, the tail of the noise (`noise_tail`)
+    included. Raises WrongParameters if a field is not a whole number within its limits.
+    """
+
+    dimension: int
+    summands: int
+    value_bound: int
+    holders: int
+    threshold: int
+
+    def __post_init__(self) -> None:
+        _check_integers(self, {field.name: _LIMITS[field.name] for field in fields(self)})
+        _check_threshold(self.threshold, self.holders)
+
+
+@dataclass(frozen=True, slots=True)
+class SumParams(ABC):
+    """The parameters of one secure sum. Build them with `plan`, or with `params_from_dict` from what a peer sent.
+
+    Every instance is well formed: each field within its limits, security of 128 bits, lanes wide enough for the sum.
+    `value_bound` bounds each coordinate of the final sum, the tail of the noise included; values are integers.
     `lanes` values of `lane_bits` bits share a slot (`bfv`) or a coefficient (`ring`). Raises WrongParameters.
     """
 
-    SCHEME: ClassVar[str]
+    scheme: ClassVar[str]
     OWN_LIMITS: ClassVar[Mapping[str, tuple[int, int]]]
 
-    scheme: str
     dimension: int
     summands: int
     value_bound: int
@@ -64,42 +86,44 @@ class SumParams(ABC):
     threshold: int
 
     def __post_init__(self) -> None:
-        if type(self.scheme) is not str or self.scheme != self.SCHEME:
-            raise WrongParameters(f"these are fields of scheme '{self.SCHEME}': name it so")
-        limits = {**_LIMITS, **self.OWN_LIMITS}
-        for name in limits:
-            checked_integer(name, getattr(self, name), limits)
+        _check_integers(self, {**_LIMITS, **self.OWN_LIMITS})
         if self.ring_degree not in LARGEST_MODULUS_BITS:
             raise WrongParameters("ring_degree must be 4096 or 8192")
-        if self.threshold > self.holders:
-            raise WrongParameters(f"{self.threshold} of {self.holders} holders cannot open: lower the threshold")
+        _check_threshold(self.threshold, self.holders)
         if self.value_bound >> (self.lane_bits - 1):
             raise WrongParameters("a lane must hold the sum and its sign: take more lane_bits")
         self._check()
 
+    @classmethod
+    def of(cls, params: "SumParams") -> Self:
+        """Return `params` itself. Raises WrongParameters if it belongs to another scheme."""
+        if not isinstance(params, cls):
+            raise WrongParameters(f"these are parameters of scheme '{params.scheme}': use that scheme")
+        return params
+
     @abstractmethod
     def _check(self) -> None:
-        """Raise WrongParameters when the fields, each within its limits, do not belong together."""
+        """Raise WrongParameters if the fields, each within its limits, do not fit each other."""
 
     @property
     @abstractmethod
     def payload_bytes(self) -> int:
-        """Exact bytes of one sealed update, its boxes not counted."""
+        """Exact size of one sealed update, without its boxes."""
 
     @property
     @abstractmethod
     def share_bytes(self) -> int:
-        """Exact bytes of what a client sends each holder in a box; 0 when there are no boxes."""
+        """Exact size of the share that a client sends each holder in a box; 0 if the scheme has no boxes."""
 
     @property
     @abstractmethod
     def request_bytes(self) -> int:
-        """Exact bytes that a holder needs of the sum; 0 when it needs none."""
+        """Exact size of the part of the sum that a holder needs; 0 if it needs none."""
 
     @property
     @abstractmethod
     def answer_bytes(self) -> int:
-        """Exact bytes of one holder's answer."""
+        """Exact size of one holder's answer."""
 
     @property
     def blocks(self) -> int:
@@ -108,39 +132,14 @@ class SumParams(ABC):
 
     @property
     def upload_bytes(self) -> int:
-        """Bytes of one update with the boxes of all holders, signatures and headers not counted."""
+        """Size of one update with the boxes of all holders, without signatures and headers."""
         return self.payload_bytes + (self.holders * (self.share_bytes + OVERHEAD) if self.share_bytes else 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-safe values; `from_dict` undoes it."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-
-    @staticmethod
-    def from_dict(document: object) -> "SumParams":
-        """Return the parameters in `document` (what `to_dict` gives, parsed from anyone's bytes), of its scheme's type.
-
-        Raises WrongParameters for anything else: missing or unknown names, wrong types, values out of their limits.
-        """
-        kinds = _kinds()
-        name = document.get("scheme") if isinstance(document, Mapping) else None
-        kind = kinds.get(name) if isinstance(name, str) else None
-        if kind is None or not isinstance(document, Mapping):
-            raise WrongParameters(f"sum parameters must name their scheme: {' or '.join(kinds)}")
-        names = {f.name for f in fields(kind)}
-        if set(document) != names:
-            raise WrongParameters(f"sum parameters need exactly these names: {', '.join(sorted(names))}")
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in document.items()}
-        return kind(**values)
+        """Return the scheme and all fields as JSON-safe values; `params_from_dict` is the inverse."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"scheme": self.scheme} | {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
     def digest(self) -> bytes:
-        """Return 32 bytes that stand for exactly these parameters: SHA-256 of their canonical JSON."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(b"fednode/sum-params/1\n" + text.encode("ascii")).digest()
-
-
-def _kinds() -> dict[str, type[SumParams]]:
-    from fednode_crypto.bfv.params import BfvParams
-    from fednode_crypto.ring.params import RingParams
-
-    return {kind.SCHEME: kind for kind in (BfvParams, RingParams)}
+        """Return 32 bytes that identify these parameters: SHA-256 of their canonical JSON."""
+        return hashlib.sha256(b"fednode/sum-params/1\n" + canonical(self.to_dict())).digest()

@@ -1,4 +1,4 @@
-"""The running sum of sealed updates, which a party without any key adds up: the same for every scheme."""
+"""The running sum of sealed updates, which needs no key to add up; the same for every scheme."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -24,8 +24,8 @@ _DIGEST: Final = 32
 class ResidueSum(ABC):
     """A sum of `count` sealed updates; `words` are its polynomials, (*lead, r, degree).
 
-    A commutative monoid: payloads added in any order and grouping give the same bytes. `absorb` changes an instance,
-    nothing else does.
+    A commutative monoid: payloads added in any order and grouping give the same bytes. Only `absorb` changes an
+    instance.
     """
 
     params: SumParams
@@ -35,7 +35,7 @@ class ResidueSum(ABC):
     @staticmethod
     @abstractmethod
     def shape(params: SumParams) -> tuple[Moduli, tuple[int, ...]]:
-        """Return what residues are taken modulo, and the shape of a payload's polynomials."""
+        """Return the moduli of the residues, and the shape of a payload's polynomials."""
 
     @classmethod
     def zero(cls, params: SumParams) -> Self:
@@ -44,32 +44,32 @@ class ResidueSum(ABC):
         return cls(params, 0, np.zeros((*lead, len(moduli.primes), moduli.degree), dtype=np.uint64))
 
     def absorb(self, payload: bytes) -> None:
-        """Add one payload in place, without allocating; nothing is changed when it raises.
+        """Add one payload in place, without allocating. If it raises, nothing has changed.
 
-        Raises Tampered for a wrong size or a number out of range, Overflow when the sum is full.
+        Raises Tampered for a wrong size or a number out of range, Overflow if the sum is full.
         """
-        self._room(1)
+        self._require_space(1)
         add_bytes(self.words, payload, self.shape(self.params)[0], "sealed update")
         self.count += 1
 
     def add(self, payload: bytes) -> Self:
-        """Return this sum and one payload. Raises as `absorb`."""
+        """Return this sum plus one payload. Raises as `absorb`."""
         total = self._copy()
         total.absorb(payload)
         return total
 
     def merge(self, other: Self) -> Self:
-        """Return the sum of both. Raises Overflow when it would be too full, ValueError for other parameters."""
+        """Return the sum of both. Raises Overflow if it would be too full, ValueError for other parameters."""
         if other.params != self.params:
             raise ValueError("sums with different parameters cannot be merged")
-        self._room(other.count)
+        self._require_space(other.count)
         total = self._copy()
         self.shape(self.params)[0].add(total.words, other.words)
         total.count += other.count
         return total
 
     def subtract(self, payload: bytes) -> Self:
-        """Return this sum without a payload that was added before. Raises Tampered as `add`, ValueError when empty."""
+        """Return this sum without a payload that was added before. Raises Tampered as `add`, ValueError if empty."""
         if self.count == 0:
             raise ValueError("nothing was added yet: there is nothing to subtract")
         total, (moduli, lead) = self._copy(), self.shape(self.params)
@@ -77,8 +77,18 @@ class ResidueSum(ABC):
         total.count -= 1
         return total
 
+    def request(self) -> bytes:
+        """Return what holders need to open this sum, exactly `request_bytes`. ValueError for an empty sum."""
+        if self.count == 0:
+            raise ValueError("nothing was added yet: there is nothing to open")
+        return self._request()
+
+    @abstractmethod
+    def _request(self) -> bytes:
+        """Return the part of the sum that holders need."""
+
     def to_bytes(self) -> bytes:
-        """Return the whole sum as bytes, a checkpoint: head, polynomials, and the SHA-256 of both."""
+        """Return a checkpoint of the whole sum: head, polynomials, and the SHA-256 of both."""
         head = _SUM + self.params.digest() + self.count.to_bytes(_COUNT, "little")
         body = to_bytes(self.words, self.shape(self.params)[0])
         return b"".join((head, body, _digest(head, body)))
@@ -87,7 +97,7 @@ class ResidueSum(ABC):
     def from_bytes(cls, params: SumParams, data: bytes) -> Self:
         """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters.
 
-        The hash finds accidents. Whoever can write where checkpoints lie can make another one: keep them to yourself.
+        The hash finds accidents only: whoever can write the checkpoint file can replace the checkpoint.
         """
         known, start = _SUM + params.digest(), len(_SUM) + _DIGEST + _COUNT
         head, body, digest = data[:start], data[start:-_DIGEST], data[-_DIGEST:]
@@ -99,7 +109,7 @@ class ResidueSum(ABC):
     def _copy(self) -> Self:
         return type(self)(self.params, self.count, self.words.copy())
 
-    def _room(self, more: int) -> None:
+    def _require_space(self, more: int) -> None:
         if self.count + more > self.params.summands:
             raise Overflow(f"the sum was planned for {self.params.summands} updates: plan it for more")
 

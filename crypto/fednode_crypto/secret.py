@@ -1,10 +1,12 @@
-"""What is secret does not show itself by accident."""
+"""Objects that hold secrets: they cannot be printed, pickled or copied by accident."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 
 class Secret:
-    """Cannot be pickled or copied, and shows nothing of itself."""
+    """Base class whose instances cannot be pickled or copied, and whose repr shows only the type."""
 
     __slots__ = ()
 
@@ -12,4 +14,16 @@ class Secret:
         return f"{type(self).__name__}(<secret>)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} is secret: hand on its bytes, each to whom they are for")
+        raise TypeError(f"a {type(self).__name__} is secret and cannot be pickled or copied")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Sealing(Secret):
+    """What a client sends for one update: `payload` for the node, `shares` by point, each for that holder's box.
+
+    Keyed schemes have no shares. The payload with a threshold of shares reveals the update: log neither, and to send
+    an update again, store its boxes and not its shares.
+    """
+
+    payload: bytes
+    shares: Mapping[int, bytes] = field(default_factory=dict)

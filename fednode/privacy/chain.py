@@ -15,6 +15,7 @@ from fednode.errors import FednodeError, StoreError
 from fednode.privacy.budget import Budget
 from fednode.privacy.checks import exact_keys, real, whole, words
 from fednode.privacy.mechanism import DiscreteGaussianSum
+from fednode_crypto.canonical import canonical
 
 VERSION = 1
 _GENESIS = "0" * 64
@@ -145,17 +146,13 @@ def replay(content: bytes, name: str) -> Replay:
     return Replay(History(header, tuple(entries), head, size), torn, newline_missing)
 
 
-def _canonical(body: dict[str, object]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
-
-
 def _digest(body: dict[str, object]) -> str:
-    return hashlib.sha256(_canonical(body)).hexdigest()
+    return hashlib.sha256(canonical(body)).hexdigest()
 
 
 def _sealed(body: dict[str, object]) -> tuple[bytes, str]:
     head = _digest(body)
-    return _canonical(body | {"hash": head}) + b"\n", head
+    return canonical(body | {"hash": head}) + b"\n", head
 
 
 def _is_torn(tail: bytes, *, is_header: bool) -> bool:
@@ -181,7 +178,7 @@ def _verified(line: bytes, previous: str) -> dict[str, object]:
     """The object of one line, once its form, its hash and its place have been checked."""
     try:
         body = json.loads(line.decode("ascii"), parse_constant=_refuse_constant)
-        intact = isinstance(body, dict) and _canonical(body) == line
+        intact = isinstance(body, dict) and canonical(body) == line
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not a ledger line ({error})") from error
     if not intact:

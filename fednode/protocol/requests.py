@@ -26,7 +26,7 @@ from fednode.protocol.envelope import Envelope, Signed
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import Frame, canonical, digest, join_parts, pack, parse, split_parts, unpack
-from fednode_crypto import SumParams, WrongParameters
+from fednode_crypto import SumParams, WrongParameters, params_from_dict
 from fednode_crypto.params import LARGEST_COHORT
 
 MAX_KEY_PART = 1 << 22
@@ -83,7 +83,7 @@ class TaskCard:
         if not {"cohort", "params"} <= set(parts):
             raise PeerFault(Reason.MALFORMED, "a task comes with a cohort and sum parameters")
         try:
-            params = SumParams.from_dict(parse(parts["params"]).raw())
+            params = params_from_dict(parse(parts["params"]).raw())
         except WrongParameters as error:
             raise PeerFault(Reason.MALFORMED, str(error)) from error
         return TaskCard(task, Cohort.from_bytes(parts["cohort"]), params)

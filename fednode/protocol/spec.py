@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from fednode.errors import PeerFault
 from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, digest
-from fednode_crypto import SumParams, WrongParameters
+from fednode_crypto import SumParams, WrongParameters, params_from_dict
 
 KEY_CHECK_ROUND = 0
 """The round in which the holders open a known vector; training starts at 1."""
@@ -107,7 +107,7 @@ class RoundSpec:
                 cohort_digest=data.octets("cohort_digest", 32),
                 key_digest=data.octets("key_digest", 32),
                 terms=_terms(data.fields("terms")),
-                sum_params=SumParams.from_dict(data.fields("sum_params").raw()),
+                sum_params=params_from_dict(data.fields("sum_params").raw()),
             )
         except (ValueError, WrongParameters) as error:
             raise PeerFault(Reason.MALFORMED, str(error)) from error

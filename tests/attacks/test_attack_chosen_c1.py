@@ -12,8 +12,8 @@ from kit.crypto.attacker import BFV, LyingNode, lying_node, real_cohort, reason_
 from fednode_crypto import Tampered
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.ring import Mask
-from fednode_crypto.ring.context import public_keys, setting
-from fednode_crypto.ring.opening import _Opening
+from fednode_crypto.ring.context import public_keys, ring_context
+from fednode_crypto.ring.opening import RingOpening
 
 VICTIM = "client-2"
 
@@ -53,9 +53,9 @@ def test_under_ring_the_same_lie_opens_nothing(node):
 def test_under_ring_the_sum_of_the_secrets_unmasks_no_single_update(node):
     answers = {node.point(h): node.opened_by(h, node.names) for h in holders(node)}
     params = node.spec.sum_params
-    known, keys = setting(params), public_keys(params, node.spec.digest())
+    known, keys = ring_context(params), public_keys(params, node.spec.digest())
     read = {p: from_bytes(a, known.shares) for p, a in answers.items()}
-    opening = _Opening(known, keys, node.sum_of(node.names), read)
+    opening = RingOpening(known, keys, node.sum_of(node.names), read)
     mask = Mask.of(known.data, keys, opening.centred((1, 2, 3, 4)))
     room = np.empty((params.lanes, params.ring_degree), dtype=np.int64)
     assert mask.open(node.sum_of(node.names).words[0], 0, known.layout, room)

@@ -25,8 +25,8 @@ from fednode_crypto import Demand, WrongAnswer, plan, scheme
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.identity import open_box, seal_box
-from fednode_crypto.interfaces import Sealing
-from fednode_crypto.ring.context import setting
+from fednode_crypto.ring.context import ring_context
+from fednode_crypto.secret import Sealing
 
 SCHEME = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=5, threshold=4))
@@ -44,7 +44,7 @@ def sealings(points: tuple[int, ...]) -> list[Sealing]:
 
 def naive(answers, points) -> np.ndarray:
     """What t answers interpolate to, unchecked, (degree,)."""
-    p, field = PARAMS.share_prime, setting(PARAMS).shares
+    p, field = PARAMS.share_prime, ring_context(PARAMS).shares
     found = np.zeros((1, PARAMS.ring_degree), dtype=np.uint64)
     for point, weight in zip(points, lagrange(points), strict=True):
         field.add_scaled(

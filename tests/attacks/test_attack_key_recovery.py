@@ -20,15 +20,15 @@ from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, Tampered, plan, scheme
-from fednode_crypto.bfv.context import setting as bfv_setting
+from fednode_crypto.bfv.context import bfv_context
+from fednode_crypto.bfv.slots import from_slots, to_slots
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ntt import Ring
 from fednode_crypto.hazmat.ring import Mask, mask_block
 from fednode_crypto.hazmat.tenseal_bfv import toolbox
 from fednode_crypto.noise import discrete_gaussian
-from fednode_crypto.packing import from_slots, to_slots
-from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.context import public_keys, ring_context
 from fednode_crypto.ring.params import MASK_VARIANCE
 
 Words = NDArray[np.uint64]
@@ -114,7 +114,7 @@ def bfv():
 
 def joint_secret(everyone) -> Words:
     """What nobody has: the sum of all s_j, in NTT form, from two holders' shares."""
-    known, points = bfv_setting(everyone.params).data, (1, 2)
+    known, points = bfv_context(everyone.params).data, (1, 2)
     found = np.zeros((len(known.primes), known.degree), dtype=np.uint64)
     for point, weight in zip(points, lagrange(points), strict=True):
         known.add_scaled(found, everyone.shares[point].words(everyone.params), int(weight))
@@ -129,7 +129,7 @@ def in_ntt(known: Ring, words: Words) -> Words:
 
 def scaled_message(params, values: NDArray[np.int64]) -> Words:
     """round(q m / t), in NTT form: what an error-free ciphertext would hold."""
-    known = bfv_setting(params)
+    known = bfv_context(params)
     q, t = prod(known.data.primes), params.plain_modulus
     message = np.zeros((1, params.ring_degree), dtype=np.uint64)
     message[0, slot_places(params.ring_degree)] = np.mod(to_slots(values, params)[0], t).astype(np.uint64)
@@ -139,7 +139,7 @@ def scaled_message(params, values: NDArray[np.int64]) -> Words:
 
 
 def bfv_opens(params, payload: bytes, secret: Words, values: NDArray[np.int64]) -> bool:
-    known = bfv_setting(params)
+    known = bfv_context(params)
     c0, c1 = (in_ntt(known.data, half) for half in from_bytes(payload, known.data, (params.blocks, 2))[0])
     known.data.multiply(c1, secret)
     known.data.add(c0, c1)
@@ -153,7 +153,7 @@ def bfv_opens(params, payload: bytes, secret: Words, values: NDArray[np.int64]) 
 def test_bfv_the_same_algebra_gives_no_secret_and_no_update(bfv):
     everyone, updates, sealings = bfv
     params, total = everyone.params, everyone.summed(sealings)
-    known, truth = bfv_setting(params).data, joint_secret(everyone)
+    known, truth = bfv_context(params).data, joint_secret(everyone)
     released = everyone.opened(sealings)
     assert np.array_equal(released, sum(updates))
     c0, c1 = (in_ntt(known, half) for half in total.words[0])
@@ -170,7 +170,7 @@ def test_bfv_the_same_algebra_gives_no_secret_and_no_update(bfv):
 def test_control_bfv_with_the_error_shown_the_same_algebra_has_the_key(bfv):
     everyone, updates, sealings = bfv
     params, total = everyone.params, everyone.summed(sealings)
-    known, truth = bfv_setting(params).data, joint_secret(everyone)
+    known, truth = bfv_context(params).data, joint_secret(everyone)
     c0, c1 = (in_ntt(known, half) for half in total.words[0])
     leaked = c1.copy()
     known.multiply(leaked, truth)
@@ -201,7 +201,7 @@ def drawn(params, client: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def divided(params, payload: bytes, rest: NDArray[np.int64]) -> Words:
     """(c - rest) / a, in NTT form: the secret, if `rest` is the error and the message."""
-    known = setting(params).data
+    known = ring_context(params).data
     c, taken = from_bytes(payload, known, (params.blocks,))[0], known.residues(rest)
     known.subtract(c, taken)
     known.forward(c)
@@ -209,7 +209,7 @@ def divided(params, payload: bytes, rest: NDArray[np.int64]) -> Words:
 
 
 def ring_opens(params, payload: bytes, secret: NDArray[np.int64], values: NDArray[np.int64]) -> bool:
-    known = setting(params)
+    known = ring_context(params)
     total = scheme("ring").zero(params).add(payload)
     room = np.empty((params.lanes, params.ring_degree), dtype=np.int64)
     mask = Mask.of(known.data, public_keys(params, CONTEXT), secret)
@@ -227,7 +227,7 @@ def placed(params, values: NDArray[np.int64]) -> NDArray[np.int64]:
 def test_ring_the_same_algebra_gives_no_secret_and_no_update(ring):
     everyone, updates, sealings = ring
     params, released = everyone.params, everyone.opened(sealings)
-    known = setting(params).data
+    known = ring_context(params).data
     opened = sum(drawn(params, client)[0] for client in range(CLIENTS))
     # the best single values that follow from what is opened: nothing, a client's part of the sum, everything
     means = [np.zeros_like(released), released // CLIENTS, released]
@@ -256,7 +256,7 @@ def test_control_ring_with_error_and_message_shown_the_same_algebra_has_the_secr
     for client in range(CLIENTS):
         secret, error = drawn(params, client)
         found = divided(params, sealings[client].payload, error + placed(params, updates[client]))
-        assert np.array_equal(small(setting(params).data, found), secret)
+        assert np.array_equal(small(ring_context(params).data, found), secret)
         assert ring_opens(params, sealings[client].payload, secret, updates[client])
 
 

@@ -14,9 +14,9 @@ from kit.crypto.committee import keyed
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SystemRng, plan, scheme
-from fednode_crypto.bfv.context import setting as bfv_setting
+from fednode_crypto.bfv.context import bfv_context
 from fednode_crypto.encoding import from_bytes
-from fednode_crypto.ring.context import setting
+from fednode_crypto.ring.context import ring_context
 
 CLIENTS, ROUNDS, BINS = 4, 3, 64
 RING_PARAMS = plan("ring", Demand(dimension=5_000, summands=4, value_bound=9_000, holders=3, threshold=2))
@@ -27,14 +27,14 @@ Residues = NDArray[np.uint64]
 
 def ring_residues() -> tuple[Residues, int]:
     """(clients, rounds, coefficients) of payloads of zeros, modulo the first prime, and that prime."""
-    known, values = setting(RING_PARAMS).data, np.zeros(RING_PARAMS.dimension, dtype=np.int64)
+    known, values = ring_context(RING_PARAMS).data, np.zeros(RING_PARAMS.dimension, dtype=np.int64)
     sealer, rngs = scheme("ring").sealer(RING_PARAMS), [SystemRng() for _ in range(CLIENTS)]
     rows = [[sealer.seal(values, rng, b"round %d" % number).payload for number in range(ROUNDS)] for rng in rngs]
     return stacked(rows, lambda data: from_bytes(data, known, (RING_PARAMS.blocks,))[:, 0]), known.primes[0]
 
 
 def bfv_residues() -> tuple[Residues, int]:
-    known, values = bfv_setting(BFV_PARAMS).data, np.zeros(BFV_PARAMS.dimension, dtype=np.int64)
+    known, values = bfv_context(BFV_PARAMS).data, np.zeros(BFV_PARAMS.dimension, dtype=np.int64)
     sealer = keyed(scheme("bfv"), BFV_PARAMS).sealer
     rows = [[sealer.seal(values, SystemRng()).payload for _ in range(ROUNDS)] for _ in range(CLIENTS)]
     return stacked(rows, lambda data: from_bytes(data, known, (BFV_PARAMS.blocks, 2))[:, :, 0]), known.primes[0]
@@ -102,7 +102,7 @@ def test_payloads_of_zeros_are_uniform_and_unrelated(residues):
 
 @pytest.fixture
 def uniform():
-    prime = setting(RING_PARAMS).data.primes[0]
+    prime = ring_context(RING_PARAMS).data.primes[0]
     drawn = np.random.default_rng(5).integers(0, prime, (CLIENTS, ROUNDS, 4096), dtype=np.uint64)
     return drawn, prime
 
@@ -120,7 +120,7 @@ def test_control_a_mask_of_one_scalar_is_caught(uniform):
 
 def test_control_a_scalar_times_a_public_vector_is_caught_across_clients():
     """Each payload by itself looks uniform; the sums and differences of two do not, for small multipliers."""
-    prime = setting(RING_PARAMS).data.primes[0]
+    prime = ring_context(RING_PARAMS).data.primes[0]
     rng = np.random.default_rng(7)
     public = rng.integers(0, prime, 4096, dtype=np.uint64)
     twice = np.stack([public, public + rng.integers(0, 9, 4096, dtype=np.uint64)]) % np.uint64(prime)

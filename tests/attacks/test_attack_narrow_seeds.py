@@ -16,8 +16,7 @@ from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_clients.membership import Parts
-from fednode_crypto import Demand, SystemRng, plan, scheme
-from fednode_crypto import rng as rng_module
+from fednode_crypto import Demand, SystemRng, plan, scheme, system_rng
 from fednode_crypto.identity import BoxKey, SigningKey
 
 INSTANCES = 200
@@ -29,7 +28,7 @@ class Spy:
     def __init__(self, monkeypatch) -> None:
         self.given: list[bytes] = []
         self.keys: list[tuple[bytes, bytes]] = []
-        urandom, aes_ctr = os.urandom, rng_module.aes_ctr
+        urandom, aes_ctr = os.urandom, system_rng.aes_ctr
 
         def noted(count: int) -> bytes:
             self.given.append(urandom(count))
@@ -39,8 +38,8 @@ class Spy:
             self.keys.append((key, nonce))
             return aes_ctr(key, nonce)
 
-        monkeypatch.setattr("fednode_crypto.rng.os.urandom", noted)
-        monkeypatch.setattr("fednode_crypto.rng.aes_ctr", keyed)
+        monkeypatch.setattr("fednode_crypto.system_rng.os.urandom", noted)
+        monkeypatch.setattr("fednode_crypto.system_rng.aes_ctr", keyed)
 
 
 @pytest.fixture

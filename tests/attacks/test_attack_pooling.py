@@ -17,18 +17,18 @@ from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, NotEnoughShares, WrongAnswer, plan, scheme
-from fednode_crypto.bfv.context import setting as bfv_setting
+from fednode_crypto.bfv.context import bfv_context
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.shamir import share
 from fednode_crypto.noise import discrete_gaussian
-from fednode_crypto.ring.context import setting
+from fednode_crypto.ring.context import ring_context
 from fednode_crypto.ring.params import MASK_VARIANCE
 
 RING = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=5, threshold=4))
 EVERYONE = BoxedCommittee(RING, PARAMS)
-P, FIELD = PARAMS.share_prime, setting(PARAMS).shares
+P, FIELD = PARAMS.share_prime, ring_context(PARAMS).shares
 
 
 def pooled(shares: dict[int, NDArray[np.uint64]], moduli=FIELD) -> NDArray[np.uint64]:
@@ -141,7 +141,7 @@ def test_control_four_corrupt_holders_do(tmp_path):
 
 def test_one_of_two_holders_of_a_joint_key_sees_uniform_numbers():
     params = plan("bfv", Demand(dimension=50, summands=4, value_bound=1_000, holders=3, threshold=2))
-    everyone, known = keyed(scheme("bfv"), params), bfv_setting(params).data
+    everyone, known = keyed(scheme("bfv"), params), bfv_context(params).data
     for point, held in everyone.shares.items():
         words = held.words(params)
         for row, p in zip(words, known.primes, strict=True):

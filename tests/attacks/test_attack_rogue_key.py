@@ -21,12 +21,12 @@ from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import KeyParts, TaskCard, ask_frame
 from fednode.wire import join_parts, split_parts
 from fednode_crypto import Demand, Tampered, plan, scheme
-from fednode_crypto.bfv.context import binding, setting
+from fednode_crypto.bfv.context import bfv_context, binding
 from fednode_crypto.bfv.keys import BfvContribution, BfvKey, commit
+from fednode_crypto.bfv.slots import from_slots
 from fednode_crypto.encoding import from_bytes, to_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.tenseal_bfv import toolbox
-from fednode_crypto.packing import from_slots
 
 SCHEME = scheme("bfv")
 PARAMS = plan("bfv", Demand(dimension=50, summands=4, value_bound=1_000, holders=3, threshold=2))
@@ -36,7 +36,7 @@ ROGUE = 3
 
 def cancelling(params, own: bytes, others: list[bytes]) -> bytes:
     """A reveal that makes the sum of all parts equal to `own`'s part."""
-    key = setting(params).key
+    key = bfv_context(params).key
     part = from_bytes(own[:-32], key)
     for other in others:
         key.subtract(part, from_bytes(other[:-32], key))
@@ -45,7 +45,7 @@ def cancelling(params, own: bytes, others: list[bytes]) -> bytes:
 
 def secret_of(params, contribution: BfvContribution) -> NDArray[np.uint64]:
     """The attacker knows its own secret: from two of the shares that it dealt, in NTT form."""
-    ring, points = setting(params).data, tuple(range(1, params.threshold + 1))
+    ring, points = bfv_context(params).data, tuple(range(1, params.threshold + 1))
     found = np.zeros((params.data_primes, params.ring_degree), dtype=np.uint64)
     for point, weight in zip(points, lagrange(points), strict=True):
         assert weight.denominator == 1
@@ -55,7 +55,7 @@ def secret_of(params, contribution: BfvContribution) -> NDArray[np.uint64]:
 
 def decrypted(params, payload: bytes, secret: NDArray[np.uint64]) -> NDArray[np.int64] | None:
     """What c0 + c1 s opens to; None when it is no update."""
-    known = setting(params)
+    known = bfv_context(params)
     words = from_bytes(payload, known.data, (params.blocks, 2))
     phase, masked = np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
     known.data.forward(masked)
@@ -94,7 +94,7 @@ def test_control_without_the_check_the_joint_key_is_the_attackers(everyone, rogu
     reveals = {p: c.reveal() for p, c in everyone.contributions.items()} | {ROGUE: reveal}
     unchecked = {p: commit(binding(PARAMS, KEY_TASK), p, r) for p, r in reveals.items()}
     key = BfvKey.joined(PARAMS, KEY_TASK, reveals, unchecked)
-    assert np.array_equal(key.words, from_bytes(own.reveal()[:-32], setting(PARAMS).key))
+    assert np.array_equal(key.words, from_bytes(own.reveal()[:-32], bfv_context(PARAMS).key))
     values = updates_for(PARAMS, 2, seed=4)[0]
     secret = secret_of(PARAMS, own)
     payload = SCHEME.sealer(PARAMS, key).seal(values, InsecureRng(1)).payload

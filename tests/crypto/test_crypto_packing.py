@@ -8,11 +8,11 @@ from kit.crypto.committee import updates_for
 from kit.crypto.insecure import InsecureRng
 
 from fednode_crypto import Demand, Overflow, SumParams, Tampered, plan
+from fednode_crypto.bfv.slots import from_slots, to_slots
 from fednode_crypto.encoding import from_bytes, size_of, to_bytes
 from fednode_crypto.hazmat.modular import seal_primes
 from fednode_crypto.hazmat.ntt import ring
 from fednode_crypto.hazmat.uniform import uniform_rows
-from fednode_crypto.packing import from_slots, to_slots
 
 
 def params_for(dimension: int, value_bound: int) -> SumParams:

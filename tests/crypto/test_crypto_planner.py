@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fednode_crypto import Demand, SumParams, WrongParameters, noise_tail, plan
-from fednode_crypto.bfv.planner import budget
+from fednode_crypto import Demand, WrongParameters, noise_tail, params_from_dict, plan
+from fednode_crypto.bfv.planner import noise_bounds
 
 DEMAND = Demand(dimension=20_500, summands=20, value_bound=406_872_060, holders=5, threshold=4)
 PARAMS = plan("bfv", DEMAND)
@@ -27,11 +27,11 @@ def test_plan_keeps_security_room_and_lanes(dimension: int, summands: int, bound
     assert (params.value_bound, params.threshold) == (bound, t)
     assert bound < 1 << (params.lane_bits - 1)
     assert params.lanes * params.blocks * params.ring_degree >= dimension
-    q, noise = prod(params.primes[:-1]), budget(params)
+    q, noise = prod(params.primes[:-1]), noise_bounds(params)
     assert 64 * noise.residual <= q // (2 * params.plain_modulus)
     assert noise.smudging >= (noise.payload << 40) ** 2
     assert 8 * (2 * bound + 1) ** params.lanes <= 7 * params.plain_modulus
-    assert SumParams.from_dict(json.loads(json.dumps(params.to_dict()))) == params
+    assert params_from_dict(json.loads(json.dumps(params.to_dict()))) == params
 
 
 def test_plan_is_the_cheapest_and_the_same_for_everyone() -> None:
@@ -44,16 +44,16 @@ def test_plan_is_the_cheapest_and_the_same_for_everyone() -> None:
 
 def test_largest_and_smallest_demands_have_a_plan() -> None:
     largest = plan("bfv", Demand(dimension=2**28, summands=2**20, value_bound=2**58, holders=10, threshold=6))
-    assert budget(largest).smudging < 4**96
+    assert noise_bounds(largest).smudging < 4**96
     assert plan("bfv", Demand(dimension=10**6, summands=1, value_bound=1, holders=1, threshold=1)).lanes == 16
 
 
 def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fednode_crypto.bfv.planner.LARGEST_MODULUS_BITS", {8192: 109})
-    with pytest.raises(WrongParameters, match="20 updates with 4 of 5 holders"):
+    with pytest.raises(WrongParameters, match=r"20 .* 4 of 5"):
         plan("bfv", DEMAND)
     monkeypatch.undo()
-    with pytest.raises(WrongParameters, match="no secure sum scheme 'ckks'"):
+    with pytest.raises(WrongParameters, match="ckks"):
         plan("ckks", DEMAND)
     for bad in (0, -1, 2**40, 1.5, True, math.nan, "5", None):
         with pytest.raises(WrongParameters, match="summands"):
@@ -64,10 +64,10 @@ def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.Mon
 
 def test_parameters_without_room_for_noise_are_refused() -> None:
     tight = replace(PARAMS, prime_bits=(42, 42, 42, 59))
-    with pytest.raises(WrongParameters, match="no room"):
-        budget(tight)
-    with pytest.raises(WrongParameters, match="no room"):
-        budget(replace(PARAMS, holders=10, threshold=6))
+    with pytest.raises(WrongParameters, match="primes"):
+        noise_bounds(tight)
+    with pytest.raises(WrongParameters, match="primes"):
+        noise_bounds(replace(PARAMS, holders=10, threshold=6))
 
 
 HOSTILE: list[Any] = [
@@ -78,7 +78,7 @@ HOSTILE: list[Any] = [
 @pytest.mark.parametrize(("name", "value"), product(PARAMS.to_dict(), HOSTILE))
 def test_hostile_field_is_refused(name: str, value: Any) -> None:
     with pytest.raises(WrongParameters):
-        SumParams.from_dict({**PARAMS.to_dict(), name: value})
+        params_from_dict({**PARAMS.to_dict(), name: value})
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_hostile_field_is_refused(name: str, value: Any) -> None:
 )
 def test_inconsistent_parameters_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(WrongParameters):
-        SumParams.from_dict({**PARAMS.to_dict(), **change})
+        params_from_dict({**PARAMS.to_dict(), **change})
 
 
 def test_document_needs_exactly_the_known_names() -> None:
     document = PARAMS.to_dict()
     for bad in ({}, {**document, "more": 1}, {k: v for k, v in document.items() if k != "lanes"}, [], "x", None, 7):
         with pytest.raises(WrongParameters):
-            SumParams.from_dict(bad)
+            params_from_dict(bad)
 
 
 def test_digest_depends_on_every_field() -> None:
@@ -143,5 +143,5 @@ def test_tail_of_known_numbers() -> None:
     assert noise_tail(100, 1000) in (139, 140)
     with pytest.raises(ValueError, match="variance"):
         noise_tail(-1, 10)
-    with pytest.raises(ValueError, match="one draw"):
+    with pytest.raises(ValueError, match="draw"):
         noise_tail(1, 0)

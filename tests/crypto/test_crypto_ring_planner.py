@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fednode_crypto import Demand, SumParams, WrongParameters, noise_tail, plan
+from fednode_crypto import Demand, WrongParameters, noise_tail, params_from_dict, plan
 from fednode_crypto.hazmat.modular import is_prime
 from fednode_crypto.params import LARGEST_MODULUS_BITS
 from fednode_crypto.ring.params import MASK_VARIANCE
@@ -38,7 +38,7 @@ def test_plan_keeps_security_room_and_lanes(dimension: int, summands: int, bound
     assert 2 * small < params.share_prime
     assert params.share_prime > params.holders
     assert params.lanes * params.blocks * params.ring_degree >= dimension
-    assert SumParams.from_dict(json.loads(json.dumps(params.to_dict()))) == params
+    assert params_from_dict(json.loads(json.dumps(params.to_dict()))) == params
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_million_values_of_twelve_bits_cost_less_than_floats(
 
 def test_plan_is_the_cheapest_and_the_same_for_everyone() -> None:
     assert plan("ring", HUNDRED).digest() == PARAMS.digest()
-    with pytest.raises(WrongParameters, match="fewer lanes"):
+    with pytest.raises(WrongParameters, match="lanes"):
         replace(PARAMS, lanes=PARAMS.lanes + 1)
     for degree in (4096, 8192):
         for lanes in range(1, 11):
@@ -79,7 +79,7 @@ def test_largest_and_smallest_demands_have_a_plan() -> None:
 
 def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fednode_crypto.ring.planner.PRIME_BITS", {})
-    with pytest.raises(WrongParameters, match="100 updates with 4 of 5 holders"):
+    with pytest.raises(WrongParameters, match=r"100 .* 4 of 5"):
         plan("ring", HUNDRED)
 
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.Mon
     ("change", "reason"),
     [
         ({"shift": PARAMS.shift - 1}, "shift"),
-        ({"summands": 1_000}, "errors of 1000 updates"),
+        ({"summands": 1_000}, "1000"),
         ({"lanes": 6}, "lanes"),
         ({"lanes": 128}, "lanes"),
         ({"lane_bits": 18}, "lane_bits"),
@@ -104,14 +104,14 @@ def test_what_cannot_be_planned_is_said_with_the_numbers(monkeypatch: pytest.Mon
 )
 def test_what_could_overflow_or_does_not_belong_together_is_refused(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(WrongParameters, match=reason):
-        SumParams.from_dict({**PARAMS.to_dict(), **change})
+        params_from_dict({**PARAMS.to_dict(), **change})
 
 
 def test_sums_that_fill_the_modulus_are_refused_since_junk_would_pass() -> None:
     # errors reach 98 % of the shift, and the lanes all but the modulus
     full = {"summands": 408_000, "value_bound": 2**22 - 1, "lane_bits": 23, "lanes": 4, "shift": 17}
     with pytest.raises(WrongParameters, match="junk"):
-        SumParams.from_dict({**PARAMS.to_dict(), **full})
+        params_from_dict({**PARAMS.to_dict(), **full})
     assert plan("ring", Demand(1_000_000, 408_000, 2**22 - 1, 5, 4)).lanes != 4
 
 
@@ -123,14 +123,14 @@ HOSTILE: list[Any] = [
 @pytest.mark.parametrize(("name", "value"), product(PARAMS.to_dict(), HOSTILE))
 def test_hostile_field_is_refused(name: str, value: Any) -> None:
     with pytest.raises(WrongParameters):
-        SumParams.from_dict({**PARAMS.to_dict(), name: value})
+        params_from_dict({**PARAMS.to_dict(), name: value})
 
 
 def test_document_needs_exactly_the_known_names() -> None:
     document = PARAMS.to_dict()
     for bad in ({**document, "more": 1}, {**document, "prime_bits": [54, 55]}, {"scheme": "ring"}, {"scheme": []}):
         with pytest.raises(WrongParameters):
-            SumParams.from_dict(bad)
+            params_from_dict(bad)
 
 
 def test_digest_depends_on_every_field_and_on_the_scheme() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.crypto.committee import TASK, keyed
 
 from fednode_crypto import Demand, plan, scheme
-from fednode_crypto.bfv.context import common_polynomial, setting
+from fednode_crypto.bfv.context import bfv_context, common_polynomial
 from fednode_crypto.hazmat.seal_bytes import Field, bytes_field, close_seal, only, open_seal, read_fields, write_fields
 from fednode_crypto.hazmat.tenseal_bfv import Shape, public_context, toolbox
 
@@ -60,7 +60,7 @@ def test_our_sum_is_tenseals_own_bit_for_bit() -> None:
     tools = toolbox(SHAPE)
     theirs = tools.residues(tools.vector(first) + tools.vector(second))
     ours = first.copy()
-    setting(PARAMS).data.add(ours, second)
+    bfv_context(PARAMS).data.add(ours, second)
     assert np.array_equal(ours, theirs)
     assert np.array_equal(tools.residues(tools.vector(first)), first)
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from vectors import make_sum_vectors as made
 
+from fednode_crypto import params_from_dict
+
 VECTORS = Path(__file__).parents[1] / "vectors"
 RING: dict[str, Any] = json.loads((VECTORS / "sum_ring.json").read_text(encoding="utf-8"))
 BFV: dict[str, Any] = json.loads((VECTORS / "sum_bfv.json").read_text(encoding="utf-8"))
@@ -14,13 +16,13 @@ BFV: dict[str, Any] = json.loads((VECTORS / "sum_bfv.json").read_text(encoding="
 
 @pytest.mark.parametrize("case", RING["cases"], ids=lambda c: f"{c['params']['ring_degree']}-{c['params']['lanes']}")
 def test_ring(case: dict[str, Any]) -> None:
-    params = made.SumParams.from_dict(case["params"])
+    params = params_from_dict(case["params"])
     assert made.ring_case(params, case["bound"]) == case
 
 
 def test_bfv() -> None:
     (case,) = BFV["cases"]
-    assert made.bfv_case(made.SumParams.from_dict(case["params"]), case["bound"]) == case
+    assert made.bfv_case(params_from_dict(case["params"]), case["bound"]) == case
 
 
 def test_every_bad_case_names_an_error_and_all_steps_have_one() -> None:

@@ -12,14 +12,15 @@ import pytest
 from fednode.assemble import claims
 from fednode.assemble.planning import plan_run
 from fednode.settings import RunSettings, resolve
-from fednode_crypto import SumParams
+from fednode_crypto import Demand, SumParams, plan
+from fednode_crypto.bfv.planner import SMUDGING_BITS
 from fednode_crypto.hazmat.gaussian import convolution_error
 from fednode_crypto.hazmat.lagrange import amplification, cleared, lagrange, lift, opening_growth
 from fednode_crypto.hazmat.modular import is_prime, seal_primes
 from fednode_crypto.noise import sampler_error
-from fednode_crypto.planner import SMUDGING_BITS, TASK_DRAWS, Demand, noise_tail, plan
 from fednode_crypto.ring.params import MASK_VARIANCE, PRIME_BITS, RingParams
 from fednode_crypto.ring.planner import candidates
+from fednode_crypto.tail_bounds import TASK_DRAWS, noise_tail
 from scripts import security_estimate as estimate
 
 ROOT = Path(__file__).resolve().parents[2]

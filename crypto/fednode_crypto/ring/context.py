@@ -4,46 +4,39 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fednode_crypto.errors import WrongParameters
 from fednode_crypto.hazmat.moduli import Moduli, moduli
 from fednode_crypto.hazmat.ntt import Ring, ring
-from fednode_crypto.hazmat.ring import Layout, mask_keys
-from fednode_crypto.params import SumParams
+from fednode_crypto.hazmat.ring import LaneLayout, mask_keys
 from fednode_crypto.ring.params import RingParams
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """`data` is the ring of payloads, `shares` the field of shares, `layout` how values stand in a payload."""
+class RingContext:
+    """`data` is the ring of payloads, `shares` the field of shares, `layout` the place of each value in a payload."""
 
     params: RingParams
     data: Ring
     shares: Moduli
-    layout: Layout
+    layout: LaneLayout
 
 
 @lru_cache(maxsize=16)
-def setting(params: RingParams) -> Setting:
+def ring_context(params: RingParams) -> RingContext:
     """Return what follows from `params`."""
-    return Setting(
+    return RingContext(
         params=params,
         data=ring(params.ring_degree, params.primes),
         shares=moduli(params.ring_degree, (params.share_prime,)),
-        layout=Layout(params.blocks, params.lanes, params.lane_bits, params.shift, params.value_bound, params.small),
+        layout=LaneLayout(
+            params.blocks, params.lanes, params.lane_bits, params.shift, params.value_bound, params.small
+        ),
     )
 
 
-def ours(params: SumParams) -> RingParams:
-    """Return `params` when they are of this scheme, else raise WrongParameters."""
-    if not isinstance(params, RingParams):
-        raise WrongParameters(f"these are parameters of scheme '{params.scheme}': use that scheme")
-    return params
-
-
 def public_keys(params: RingParams, context: bytes) -> tuple[bytes, ...]:
-    """Return what `a` is expanded from: everyone in the round derives it alike, nobody takes it from another.
+    """Return the keys that `a` is expanded from. Everyone in the round derives them; nobody accepts them from others.
 
-    ValueError for an empty context: rounds would share their `a`, and updates could be moved from one to the other.
+    ValueError for an empty context: rounds would share `a`, and an update could be moved from one round to another.
     """
     if not context:
         raise ValueError("scheme 'ring' needs the round's context, such as the digest of its spec: pass it")

@@ -51,7 +51,7 @@ class RingParams(SumParams):
     A coefficient carries its lanes times 2^`shift`, the error of the sum below them.
     """
 
-    SCHEME: ClassVar = "ring"
+    scheme: ClassVar = "ring"
     OWN_LIMITS: ClassVar[Mapping[str, tuple[int, int]]] = {"lanes": (1, MOST_LANES), "shift": (1, 40)}
 
     shift: int

@@ -1,9 +1,10 @@
 """Scheme `ring`: the parameters that serve a demand."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
-from fednode_crypto.demand import Demand
 from fednode_crypto.errors import WrongParameters
+from fednode_crypto.params import Demand
 from fednode_crypto.ring.params import MOST_LANES, PRIME_BITS, RingParams, small_bound
 
 
@@ -14,17 +15,6 @@ def candidates(demand: Demand) -> Iterator[RingParams]:
     for degree, sizes in PRIME_BITS.items():
         for lanes in range(1, min(MOST_LANES, sum(sizes) // lane_bits) + 1):
             try:
-                yield RingParams(
-                    scheme="ring",
-                    dimension=demand.dimension,
-                    summands=demand.summands,
-                    value_bound=demand.value_bound,
-                    ring_degree=degree,
-                    lanes=lanes,
-                    lane_bits=lane_bits,
-                    holders=demand.holders,
-                    threshold=demand.threshold,
-                    shift=shift,
-                )
+                yield RingParams(**asdict(demand), ring_degree=degree, lanes=lanes, lane_bits=lane_bits, shift=shift)
             except WrongParameters:
                 break

@@ -25,63 +25,59 @@ patent application: here Shamir shares go to holders, and no key is encrypted ho
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_crypto.interfaces import JointKey, SealedSum
+from fednode_crypto.encoding import check_bytes
+from fednode_crypto.interfaces import BoxedScheme, JointKey, SealedSum
 from fednode_crypto.params import SumParams
-from fednode_crypto.ring import opening as ring_opening
-from fednode_crypto.ring.context import ours
+from fednode_crypto.ring import opening
+from fednode_crypto.ring.context import ring_context
+from fednode_crypto.ring.params import RingParams
 from fednode_crypto.ring.sealing import RingSealedSum, RingSealer
 
 
-@dataclass(frozen=True, slots=True)
 class RingMask:
-    """The `BoxedScheme` called 'ring'; it has no state."""
+    """The verbs of scheme `ring`; the interface says what each returns and raises. It has no state."""
 
-    @property
-    def name(self) -> str:
-        """The scheme's name in `SumParams`."""
-        return "ring"
-
-    @property
-    def boxed(self) -> Literal[True]:
-        """True: there is no key, and each client sends each holder a box."""
-        return True
+    name: Final = "ring"
+    boxed: Literal[True] = True
 
     def sealer(self, params: SumParams, key: JointKey | None = None) -> RingSealer:
-        """Return what a client seals with. ValueError when it is given a key."""
+        """Return what a client seals with. ValueError for a key: this scheme has none."""
         if key is not None:
             raise ValueError("scheme 'ring' has no joint key: pass None")
-        return RingSealer(ours(params))
+        return RingSealer(RingParams.of(params))
 
     def zero(self, params: SumParams) -> RingSealedSum:
         """Return the empty sum."""
-        return RingSealedSum.zero(ours(params))
+        return RingSealedSum.zero(RingParams.of(params))
 
     def restore_sum(self, params: SumParams, data: bytes) -> RingSealedSum:
-        """Undo `to_bytes`. Raises Tampered for damaged bytes, or a sum under other parameters."""
-        return RingSealedSum.from_bytes(ours(params), data)
+        """Return the sum in a checkpoint."""
+        return RingSealedSum.from_bytes(RingParams.of(params), data)
 
     def check_share(self, params: SumParams, share: bytes) -> None:
-        """Return if `share` can be a client's; guarantee and errors as `ring_opening.check_share`."""
-        ring_opening.check_share(ours(params), share)
+        """Return if `share` can be a client's: the exact size, every number in the field."""
+        check_bytes(share, ring_context(RingParams.of(params)).shares, what="share")
 
     def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
-        """Return one holder's part of the opening; guarantee and errors as `ring_opening.answer`."""
-        return ring_opening.answer(ours(params), shares)
+        """Return one holder's part of the opening; guarantee as `ring.opening.answer`."""
+        return opening.answer(RingParams.of(params), shares)
 
     def check_answer(self, params: SumParams, answer: bytes) -> None:
-        """Return if `answer` can be a holder's; guarantee and errors as `ring_opening.check_answer`."""
-        ring_opening.check_answer(ours(params), answer)
+        """Return if `answer` can be a holder's: the exact size, every number in the field."""
+        check_bytes(answer, ring_context(RingParams.of(params)).shares, what="answer")
 
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:
-        """Return the exact sum from t or more answers; checks and errors as `ring_opening.combine`."""
+        """Return the exact sum from t or more answers; checks as `ring.opening.combine`."""
         if not isinstance(total, RingSealedSum):
             raise ValueError("this sum belongs to another scheme: use one that scheme 'ring' made")
-        return ring_opening.combine(ours(params), total, answers, context)
+        return opening.combine(RingParams.of(params), total, answers, context)
+
+
+SCHEME: Final[BoxedScheme] = RingMask()

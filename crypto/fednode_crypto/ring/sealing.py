@@ -9,19 +9,19 @@ from fednode_crypto.encoding import to_bytes
 from fednode_crypto.hazmat.moduli import Moduli
 from fednode_crypto.hazmat.ring import Mask
 from fednode_crypto.hazmat.shamir import share
-from fednode_crypto.interfaces import Sealing
 from fednode_crypto.noise import discrete_gaussian
 from fednode_crypto.packing import checked_values
 from fednode_crypto.params import SumParams
 from fednode_crypto.residue_sum import ResidueSum
-from fednode_crypto.ring.context import ours, public_keys, setting
+from fednode_crypto.ring.context import public_keys, ring_context
 from fednode_crypto.ring.params import MASK_VARIANCE, RingParams
 from fednode_crypto.rng import Rng
+from fednode_crypto.secret import Sealing
 
 
 @dataclass(frozen=True, slots=True)
 class RingSealer:
-    """Seals updates, each under a mask of its own. It holds no secret."""
+    """Seals updates, each under a fresh mask. It holds no secret."""
 
     params: RingParams
 
@@ -29,19 +29,19 @@ class RingSealer:
         """Return c = a s + e + D m for all blocks, and a share of s for each holder's point.
 
         Guarantee: the payload and fewer than t shares look uniform, under ring-LWE, to everyone who does not know s;
-        what is opened later tells the sums of s, e and m over the roster only (see `fednode_crypto.ring.scheme`).
+        a later opening reveals the sums of s, e and m over the roster only (see `fednode_crypto.ring.scheme`).
         Drawn in this order: s (degree), e (blocks * degree), the t - 1 upper polynomials of the sharing.
-        Raises Overflow when a value is out of bound, ValueError for another type or shape, and for an empty context.
+        Raises Overflow for a value out of bound, ValueError for another type or shape and for an empty context.
         """
-        known, params = setting(self.params), self.params
+        ctx, params = ring_context(self.params), self.params
         keys = public_keys(params, context)
         values = np.ascontiguousarray(checked_values(values, params))
         secret = discrete_gaussian(MASK_VARIANCE, params.ring_degree, rng)
         error = discrete_gaussian(MASK_VARIANCE, params.blocks * params.ring_degree, rng)
-        payload = Mask.of(known.data, keys, secret).seal(values, error.reshape(params.blocks, -1), known.layout)
+        payload = Mask.of(ctx.data, keys, secret).seal(values, error.reshape(params.blocks, -1), ctx.layout)
         points = range(1, params.holders + 1)
-        shares = share(known.shares.residues(secret), known.shares, params.threshold, points, rng)
-        return Sealing(payload, {point: to_bytes(words, known.shares) for point, words in shares.items()})
+        shares = share(ctx.shares.residues(secret), ctx.shares, params.threshold, points, rng)
+        return Sealing(payload, {point: to_bytes(words, ctx.shares) for point, words in shares.items()})
 
 
 class RingSealedSum(ResidueSum):
@@ -52,10 +52,7 @@ class RingSealedSum(ResidueSum):
     @staticmethod
     def shape(params: SumParams) -> tuple[Moduli, tuple[int, ...]]:
         """Return the ring and (blocks,)."""
-        return setting(ours(params)).data, (params.blocks,)
+        return ring_context(RingParams.of(params)).data, (params.blocks,)
 
-    def request(self) -> bytes:
-        """Return b"": holders need the roster, and nothing of the sum. ValueError when nothing was added."""
-        if self.count == 0:
-            raise ValueError("nothing was added yet: there is nothing to open")
-        return b""
+    def _request(self) -> bytes:
+        return b""  # holders need the roster, and nothing of the sum

@@ -18,7 +18,7 @@ from fednode_clients.holder.holder import Holder
 from fednode_clients.limits import Limits
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.ring import Mask, mask_block
-from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.context import public_keys, ring_context
 
 SIZE = Size(clients=6, holders=3, threshold=2, dimension=40, scheme="ring", min_survivors=3)
 HOLDERS = SIZE.holder_names
@@ -52,7 +52,9 @@ def centred(values, modulus):
 def weighted_secret(node: LyingNode, answers):
     """3 S_A + 4 S_B from one answer each over A and B together, A and B."""
     params = node.spec.sum_params
-    both, first, second = (from_bytes(answers[point], setting(params).shares)[0].astype(object) for point in (1, 2, 3))
+    both, first, second = (
+        from_bytes(answers[point], ring_context(params).shares)[0].astype(object) for point in (1, 2, 3)
+    )
     return centred(6 * both - 3 * first - 2 * second, params.share_prime).astype(np.int64)
 
 
@@ -69,7 +71,7 @@ def residues(node: LyingNode, words):
 
 def unmasked(node: LyingNode, secret):
     """3 A + 4 B as this secret unmasks it; anything if the secret is not the right one."""
-    params, known = node.spec.sum_params, setting(node.spec.sum_params)
+    params, known = node.spec.sum_params, ring_context(node.spec.sum_params)
     keys = public_keys(params, node.spec.digest())
     masked = mask_block(keys, 0, known.data)
     Mask.of(known.data, keys, secret)._product(masked)

@@ -18,7 +18,7 @@ from fednode_crypto import NotEnoughShares
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ring import Mask
-from fednode_crypto.ring.context import public_keys, setting
+from fednode_crypto.ring.context import public_keys, ring_context
 
 VICTIM = "client-1"
 
@@ -47,7 +47,7 @@ def two_views(node: LyingNode, corrupt: int, first: int) -> list[dict[int, bytes
 
 
 def interpolated(node: LyingNode, values: dict[int, np.ndarray], at: int) -> np.ndarray:
-    p, field = node.spec.sum_params.share_prime, setting(node.spec.sum_params).shares
+    p, field = node.spec.sum_params.share_prime, ring_context(node.spec.sum_params).shares
     found = np.zeros((1, node.spec.sum_params.ring_degree), dtype=np.uint64)
     points = tuple(sorted(values))
     for point, weight in zip(points, lagrange(points, at), strict=True):
@@ -59,8 +59,8 @@ def victims_points(node: LyingNode, views: list[dict[int, bytes]]) -> dict[int, 
     """Every value of the victim's sharing polynomial that follows from both views, by subtraction."""
     params = node.spec.sum_params
     field, read = (
-        setting(params).shares,
-        [{p: from_bytes(a, setting(params).shares) for p, a in v.items()} for v in views],
+        ring_context(params).shares,
+        [{p: from_bytes(a, ring_context(params).shares) for p, a in v.items()} for v in views],
     )
     for view in read:
         if len(view) >= params.threshold:
@@ -77,7 +77,7 @@ def victims_points(node: LyingNode, views: list[dict[int, bytes]]) -> dict[int, 
 def opens_with(node: LyingNode, secret: np.ndarray) -> bool:
     """Whether this (1, n) of residues unmasks the victim's payload to what a client may have sealed."""
     params = node.spec.sum_params
-    known, s = setting(params), secret[0].astype(np.int64)
+    known, s = ring_context(params), secret[0].astype(np.int64)
     s = np.where(s > params.share_prime // 2, s - params.share_prime, s)
     mask = Mask.of(known.data, public_keys(params, node.spec.digest()), s)
     room = np.empty((params.lanes, params.ring_degree), dtype=np.int64)

@@ -27,7 +27,7 @@ from fednode.wire import join_parts
 from fednode_crypto import Demand, Tampered, plan, scheme
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.identity import BoxKey, SigningKey, open_box
-from fednode_crypto.ring.context import setting
+from fednode_crypto.ring.context import ring_context
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_box_opens_for_its_round_client_holder_and_point_only(node):
     key = node.cohort.holder("holder-1")._room._current(node.spec)
     box, spec = update.attached["box-1"], node.spec.digest()
     share = open_box(key, box, box_context(spec, "client-1", holder))
-    assert from_bytes(share, setting(node.spec.sum_params).shares).shape == (1, 4096)
+    assert from_bytes(share, ring_context(node.spec.sum_params).shares).shape == (1, 4096)
     other = node.cohort.cohort.member("holder-2")
     for context in (
         box_context(bytes(32), "client-1", holder),

@@ -22,7 +22,7 @@ from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import TaskCard, ask_frame, read_ask, read_spec
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.client.client import Client
-from fednode_crypto import Demand, SumParams, Tampered, WrongParameters, plan, scheme
+from fednode_crypto import Demand, SumParams, Tampered, WrongParameters, params_from_dict, plan, scheme
 from fednode_crypto.ring.params import RingParams
 
 SIZES = {"ring": RING, "bfv": BFV}
@@ -216,7 +216,7 @@ def test_weak_parameters_cannot_be_named_at_all(node):
     weak += [{"shift": 1}] if "shift" in honest else [{"prime_bits": [60, 60, 60, 60]}, {"plain_modulus": 2}]
     for change in weak:
         with pytest.raises(WrongParameters):
-            SumParams.from_dict({**honest, **change})
+            params_from_dict({**honest, **change})
 
 
 def test_a_minority_of_holders_is_no_threshold(ring):

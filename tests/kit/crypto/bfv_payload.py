@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto import Rng
-from fednode_crypto.bfv.context import common_polynomial, setting
+from fednode_crypto.bfv.context import bfv_context, common_polynomial
 from fednode_crypto.bfv.keys import BfvKey
 from fednode_crypto.bfv.params import BfvParams
+from fednode_crypto.bfv.slots import to_slots
 from fednode_crypto.encoding import to_bytes
 from fednode_crypto.hazmat.modular import bit_reversed
 from fednode_crypto.hazmat.uniform import ternary
 from fednode_crypto.noise import discrete_gaussian
-from fednode_crypto.packing import to_slots
 
 WIDTH = Fraction(1024, 100)
 
@@ -30,7 +30,7 @@ def slot_places(degree: int) -> list[int]:
 
 def insecure_payload(params: BfvParams, key: BfvKey, values: NDArray[np.int64], rng: Rng) -> bytes:
     """Draws, for each block: u (ternary), e0, e1 (width 3.2). c0 = b u + e0 + round(q m / t), c1 = a u + e1."""
-    known, pair = setting(params), np.stack([key.words, common_polynomial(params, key.task)])[:, :-1]
+    known, pair = bfv_context(params), np.stack([key.words, common_polynomial(params, key.task)])[:, :-1]
     q, t = prod(known.data.primes), params.plain_modulus
     blocks = []
     for slots in to_slots(values, params):

