@@ -42,6 +42,10 @@ LEDGER_CAUSES: Final[dict[int, str]] = {
 """What the codes of `fednode ledger` mean; `CAUSES` has the others."""
 
 
+OPTIONAL: Final = frozenset({"matplotlib", "opacus", "redis", "safetensors", "sklearn", "tenseal", "torch"})
+"""Modules that a key holder's installation does not have; see the extras in pyproject.toml."""
+
+
 def epilog(causes: Mapping[int, str] = CAUSES) -> str:
     """The exit codes as a part of the help, one a line."""
     return "\n\n".join(["Exit codes:", *(f"{code}  {cause}" for code, cause in causes.items())])
@@ -57,4 +61,6 @@ def sentence_of(error: BaseException) -> str:
     words = " ".join(str(error).split())
     if isinstance(error, FednodeError):
         return words or type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
+        return f"{error.name} is not installed here; install all of FedNode with: pip install 'fednode[run]'"
     return f"unexpected {type(error).__name__}: {words}" if words else f"unexpected {type(error).__name__}"
