@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
     driver = cohort.begun()
     driver.run_round(1)
     driver.run_round(2)
-    sys.stdout.write(f"{sorted({kind for (name, kind) in cohort.said if name == "holder-1"})}\n")
+    sys.stdout.write(f"{sorted({kind for (name, kind) in cohort.said if name == 'holder-1'})}\n")
     assert fednode(["ledger", str(folder / "ledger.jsonl")]) == 0
 
 
