@@ -8,9 +8,10 @@ TRACE ?=
 SERVER ?= valkey-server
 MAKEFLAGS += --no-print-directory
 
-# of all that pip says: large downloads by the file's own name, and that unpacking begins
-PIP_STEPS := / *Downloading .* MB\)/ { n = split($$2, part, "/"); print "   " part[n], $$(NF-1), $$NF; fflush() } \
-	/^Installing collected packages/ { print "== unpacking " NF - 3 " packages"; fflush() }
+# shows pip's large downloads and the start of unpacking, line by line; awk would not: Debian's mawk buffers its input
+PIP_STEPS := while read -r word file rest; do case "$$word $$file $$rest" in \
+	Downloading*MB\)) echo "   $${file\#\#*/} $$rest" ;; \
+	Installing\ collected*) set -- $$rest; echo "== unpacking $$(($$\# - 1)) packages; this takes a minute or two" ;; esac; done
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-valkey bench lint check setup clean
@@ -68,7 +69,7 @@ $(STAMP): pyproject.toml constraints.txt
 		echo "== creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
 	@echo "== installing FedNode and what it needs into $(VENV); this takes a few minutes, once"
 	@{ $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check -c constraints.txt -e ".[dev]" \
-		2>$(VENV)/pip-errors && touch $(STAMP); } | awk '$(PIP_STEPS)'
+		2>$(VENV)/pip-errors && touch $(STAMP); } | $(PIP_STEPS)
 	@test -f $(STAMP) || { cat $(VENV)/pip-errors >&2; exit 1; }
 
 clean:

@@ -1,5 +1,7 @@
 """The commands, and the one door through which every error leaves."""
 
+import io
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -57,7 +59,9 @@ def _top(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one sentence on stderr, never a traceback."""
     try:
-        outcome = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        _never_fail_to_print()
+        given = None if arguments is None else list(arguments)
+        outcome = app(args=given, prog_name="fednode", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError:
         # the help is on the screen by then, and says it all
         return USAGE
@@ -70,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 (the last door: what nobody foresaw still ends in one sentence)
         return _say(sentence_of(error), UNEXPECTED)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _never_fail_to_print() -> None:
+    """Escape what the terminal's encoding does not have, as in names of files, instead of ending with an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _usage_sentence(error: click.ClickException) -> str:

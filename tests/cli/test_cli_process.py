@@ -1,5 +1,6 @@
 """The installed command as a person meets it: exit codes and sentences of a real process."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -10,14 +11,14 @@ import fednode
 
 
 def fednode_command(*arguments):
-    code = "import sys; from fednode.cli import main; sys.exit(main())"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FEDNODE_")}
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=clean, check=False
+        [sys.executable, "-m", "fednode", *arguments], capture_output=True, text=True, env=clean, check=False
     )
 
 
 def test_version():
+    assert importlib.metadata.version("fednode") == fednode.__version__
     done = fednode_command("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"fednode {fednode.__version__}\n", "")
 
