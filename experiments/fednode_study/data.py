@@ -9,7 +9,7 @@ import codecs
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,42 +127,59 @@ def load_csv(path: Path, layout: CsvLayout) -> Dataset:
 def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
     """(text, label) of every record of a UTF-8 CSV file; a text may hold quoted commas and line breaks.
 
-    Raises `DataError` for a missing file or column, bytes that are not UTF-8, a record without text or label (with its
-    line), and a file without records.
+    Raises `DataError` for a missing or doubled column, bytes that are not UTF-8, a record that is broken or lacks text
+    or label (with the line it starts in), and a file without records.
     """
-    text = _decoded(path)
-    if not text.strip():
+    records = _records(path, _decoded(path))
+    _, header = next(records, (0, []))
+    if not header:
         raise DataError(f"{path} is empty; it needs a header, {layout.text},{layout.label}, and a record a line")
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    text_at, label_at = _columns(path, [name.strip() for name in header], layout)
     rows: list[tuple[str, str]] = []
-    try:
-        _check_header(path, reader.fieldnames or (), layout)
-        for row in reader:
-            if None in row:
-                raise DataError(
-                    f"{path}, line {reader.line_num}: more fields than columns; put texts with commas in quotes"
-                )
-            text, label = (row[layout.text] or "").strip(), (row[layout.label] or "").strip()
-            if not text or not label:
-                raise DataError(f"{path}, line {reader.line_num}: the text or the label is empty; fill or remove it")
-            rows.append((text, label))
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: not a CSV record ({error}); check its quotes") from None
+    for line, record in records:
+        if len(record) > len(header):
+            raise DataError(f"{path}, line {line}: more fields than columns; put texts with commas in quotes")
+        text, label = ("".join(record[at : at + 1]).strip() for at in (text_at, label_at))
+        if not text or not label:
+            raise DataError(f"{path}, line {line}: the text or the label is empty; fill it in or remove the line")
+        rows.append((text, label))
     if not rows:
         raise DataError(f"{path} has no records below its header")
     return rows
 
 
-def _check_header(path: Path, columns: Sequence[str], layout: CsvLayout) -> None:
-    missing = next((name for name in (layout.text, layout.label) if name not in columns), None)
-    if missing is None:
-        return
-    for sign, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(columns) == 1 and sign in columns[0]:
-            raise DataError(f"{path} has {name} between its columns; save it as comma-separated values")
-    flag = "--text-column" if missing == layout.text else "--label-column"
-    advice = "use the published file" if layout.fixed else f"name the right one with {flag}"
-    raise DataError(f"{path} has no column {missing!r}, its columns are {', '.join(columns) or 'none'}; {advice}")
+def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Each record that is not blank, with the line in which it starts."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            record = next(reader, None)
+        except csv.Error as error:
+            if "field limit" in str(error):
+                why = f"a field is longer than {csv.field_size_limit():,} characters; shorten it, or close its quotes"
+            else:
+                why = f"not a CSV record ({error}); check its quotes"
+            raise DataError(f"{path}, line {line}: {why}") from None
+        if record is None:
+            return
+        if any(field.strip() for field in record):
+            yield line, record
+
+
+def _columns(path: Path, columns: Sequence[str], layout: CsvLayout) -> tuple[int, int]:
+    """The places of text and label in a record."""
+    for name, flag in ((layout.text, "--text-column"), (layout.label, "--label-column")):
+        if columns.count(name) > 1:
+            raise DataError(f"{path} has {columns.count(name)} columns {name!r}; rename all but one")
+        if name in columns:
+            continue
+        for sign, kind in ((";", "semicolons"), ("\t", "tabs")):
+            if len(columns) == 1 and sign in columns[0]:
+                raise DataError(f"{path} has {kind} between its columns; save it as comma-separated values")
+        advice = "use the published file" if layout.fixed else f"name the right one with {flag}"
+        raise DataError(f"{path} has no column {name!r}, its columns are {', '.join(columns)}; {advice}")
+    return columns.index(layout.text), columns.index(layout.label)
 
 
 def _is_file(path: Path) -> bool:
@@ -188,7 +205,7 @@ def _decoded(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
+            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8 text"
         ) from None
 
 

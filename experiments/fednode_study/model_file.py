@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fednode.disk.atomic import write_whole
 from fednode.errors import DataError
 from fednode_study.experiment import Experiment
-from fednode_study.features import from_metadata
+from fednode_study.features import Featuriser, from_metadata
 
 MODEL_NAME = "model.safetensors"
 
@@ -46,26 +46,30 @@ def accuracy(arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) 
 def predict_texts(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     """Label and softmax share for each text. Raises `DataError` if there is no model, `ConfigError` if it takes no
     texts."""
-    arrays, metadata = _read(folder / MODEL_NAME)
-    labels = json.loads(metadata["labels"])
-    values = scores(arrays, from_metadata(metadata).transform(list(texts))).astype(np.float64)
+    arrays, labels, featuriser = _read(folder / MODEL_NAME)
+    values = scores(arrays, featuriser.transform(list(texts))).astype(np.float64)
     odds = np.exp(values - values.max(axis=1, keepdims=True))
     shares = odds / odds.sum(axis=1, keepdims=True)
     best = shares.argmax(axis=1)
-    return [(str(labels[index]), float(shares[row, index])) for row, index in enumerate(best)]
+    return [(labels[index], float(shares[row, index])) for row, index in enumerate(best)]
 
 
-def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str], Featuriser]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise DataError(f"there is no {path}: name the folder of a run that released a model, such as runs/<id>")
+        raise DataError(f"there is no {path}; name the folder of a run that released a model, such as runs/ID")
     try:
         with safe_open(str(path), framework="np") as file:
             metadata = dict(file.metadata() or {})
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} is not a model of FedNode: {error}") from error
-    if not {"labels", "featuriser"} <= set(metadata) or set(arrays) != {"weight", "bias"}:
-        raise DataError(f"{path} is not a model of FedNode: its labels, featuriser or arrays are missing")
-    return arrays, metadata
+            arrays = {name: file.get_tensor(name) for name in ("weight", "bias")}
+        labels = [str(label) for label in json.loads(metadata["labels"])]
+        shapes = (arrays["weight"].shape, arrays["bias"].shape)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is not a model of FedNode or is damaged ({error}); train it again") from error
+    featuriser = from_metadata(metadata)
+    if shapes != ((len(labels), featuriser.dimension), (len(labels),)) or not all(
+        np.isfinite(np.asarray(array, np.float32)).all() for array in arrays.values()
+    ):
+        raise DataError(f"{path} is damaged: its arrays do not fit its labels and features; train it again")
+    return arrays, labels, featuriser

@@ -13,8 +13,10 @@ from fednode.errors import (
     StoreError,
     TooFewHolders,
     TooFewSurvivors,
+    one_line,
 )
 
+_LONGEST: Final = 4000
 UNEXPECTED: Final = 1
 USAGE: Final = ConfigError.exit_code
 
@@ -57,8 +59,8 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def sentence_of(error: BaseException) -> str:
-    """An error on one line; one that is not ours also names its type, since its words were not written for people."""
-    words = " ".join(str(error).split())
+    """An error as one printable line. One that is not ours also names its type: its text was not written for people."""
+    words = one_line(str(error), _LONGEST)
     if isinstance(error, FednodeError):
         return words or type(error).__name__
     if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:

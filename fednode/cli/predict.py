@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+from fednode.errors import one_line
+
+_WIDEST = 300
+
 
 def predict_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER")],
@@ -20,4 +24,4 @@ def predict_command(
     from fednode.assemble import predict
 
     for text, (label, share) in zip(texts, predict(folder, texts), strict=True):
-        typer.echo(f"{label}  {100 * share:.1f} %  {text}")
+        typer.echo(f"{one_line(label, _WIDEST)}  {100 * share:.1f} %  {one_line(text, _WIDEST)}")

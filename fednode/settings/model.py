@@ -34,10 +34,17 @@ def _as_named(faults: tuple[Fault, ...], info: ValidationInfo) -> tuple[Fault, .
 
 
 def _writable(value: Path) -> Path:
+    _no_nul(str(value))
     try:
         str(value).encode()
     except UnicodeEncodeError as error:
-        raise ValueError("the path is not valid UTF-8 and could not be written down: rename it") from error
+        raise ValueError("the path is not valid UTF-8; rename it") from error
+    return value
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("a NUL character cannot be part of a name; remove it")
     return value
 
 
@@ -73,7 +80,7 @@ def _cache_place(value: str) -> str:
 
 Whole = Annotated[int, BeforeValidator(_no_truth_value)]
 Real = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
 Place = Annotated[Path, AfterValidator(_writable)]
 Cache = Annotated[Name, AfterValidator(_cache_place)]
 Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults), AfterValidator(_as_named)]

@@ -1,3 +1,5 @@
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +69,12 @@ def test_unknown_name_says_what_there_is():
         ("text,label\na,x\n ,y\n", "line 3: the text or the label is empty"),
         ("text,label\na,x\nb\n", "line 3: the text or the label is empty"),
         ("text,label\na,x\nb,c,y\n", "line 3: more fields than columns"),
-        ('text,label\na,x\n"b,y\n', "not a CSV record"),
+        ('text,label\na,x\n"b,y\nc,y\n', "line 3: not a CSV record"),
+        ('text,label\n"a\nb",x\n"c"d,y\n', "line 4: not a CSV record"),
+        ('text,label\n"a\nb",x\n"c\nd",\n', "line 4: the text or the label is empty"),
+        (f"text,label\na,x\n{'b' * 140_000},y\n", "line 3: a field is longer than 131,072 characters"),
+        ("text,label,text\na,x,b\n", "2 columns 'text'"),
+        ("label,text,label\nx,a,y\n", "2 columns 'label'"),
         (b"text,label\na,x\nb\xff,y\n", "line 3: byte 0xff is not UTF-8"),
         ("text,label\na,x\nb,x\n", "one label only"),
     ],
@@ -94,6 +101,33 @@ def test_test_part_with_a_label_nobody_trains_is_refused(tmp_path):
 def test_columns_can_be_named_and_a_byte_order_mark_does_not_matter(tmp_path):
     path = write(tmp_path / "mine.csv", "\ufeffid,said,meant\n1,a\u2028b,x\n2,c,y\n".encode())
     assert read_rows(path, CsvLayout("said", "meant")) == [("a\u2028b", "x"), ("c", "y")]
+
+
+def test_blank_lines_and_spaces_around_names_do_not_matter(tmp_path):
+    path = write(tmp_path / "mine.csv", "\r\n text , label\r\n\r\na,x\r\n,\r\n")
+    assert read_rows(path, CsvLayout()) == [("a", "x")]
+
+
+FIELD = st.text(st.characters(exclude_categories=("Cs",)), min_size=1).filter(lambda text: text.strip())
+
+
+@given(rows=st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=9), ends=st.sampled_from(["\n", "\r\n", "\r"]))
+def test_what_a_csv_writer_writes_is_read_back(tmp_path_factory, rows, ends):
+    page = io.StringIO(newline="")
+    csv.writer(page, quoting=csv.QUOTE_ALL, lineterminator=ends).writerows([("text", "label"), *rows])
+    path = write(tmp_path_factory.mktemp("csv") / "mine.csv", page.getvalue())
+    assert read_rows(path, CsvLayout()) == [(text.strip(), label.strip()) for text, label in rows]
+
+
+@given(body=st.one_of(st.binary(max_size=60), st.text('a,;"\n\r \0', max_size=60).map(str.encode)))
+def test_any_bytes_are_records_or_one_sentence_that_names_the_file(tmp_path_factory, body):
+    path = write(tmp_path_factory.mktemp("csv") / "mine.csv", b"text,label\n" + body)
+    try:
+        rows = read_rows(path, CsvLayout())
+    except DataError as error:
+        assert str(path) in str(error)
+    else:
+        assert rows and all(text and label for text, label in rows)
 
 
 def test_test_share_outside_0_and_1_is_refused():
