@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
 from fednode.errors import DataError
-from fednode.reports.prose import statement
+from fednode.reports.page import statement
 from fednode.reports.record import RunRecord
 from fednode.wire import canonical
 

@@ -99,6 +99,15 @@ def survivors_plot(record: RunRecord) -> str:
     return _svg("survivors", record.rounds, draw) if record.rounds else ""
 
 
+PLOTS: tuple[tuple[str, Plot, str], ...] = (
+    ("Accuracy per round", accuracy_plot, "No accuracy was measured."),
+    ("Epsilon spent, and the limit", epsilon_plot, "No round ended."),
+    ("Noise planned and noise really added", noise_plot, "No round was released."),
+    ("Survivors per round, and the floor", survivors_plot, "No round ended."),
+)
+"""For each plot its title, its function (SVG, or "" for nothing to draw), and what the page shows in place of it."""
+
+
 def _survivor_bars(axes: "Axes", rounds: tuple[RoundRecord, ...], label: str, look: dict[str, Any]) -> None:
     if rounds:
         axes.bar(_numbers(rounds), [len(entry.survivors) for entry in rounds], width=0.7, label=label, **look)

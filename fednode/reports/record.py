@@ -225,3 +225,9 @@ class RunRecord:
     def accuracies(self) -> tuple[float, ...]:
         """The accuracies that were measured, in order of rounds, 0 to 1."""
         return tuple(entry.accuracy for entry in self.rounds if entry.accuracy is not None)
+
+    @property
+    def mean_download(self) -> float:
+        """Bytes that one client was sent in a round, averaged over the rounds that asked clients; 0 if none did."""
+        sent = [entry.bytes_down for entry in self.rounds if entry.bytes_down]
+        return sum(sent) / len(sent) if sent else 0.0

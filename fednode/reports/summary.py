@@ -30,7 +30,7 @@ def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Secure sum", f"{record.trust.scheme}: withstands {record.trust.adversary}"),
         *(("Warning", warning) for warning in record.warnings),
         ("Upload", _upload(record)),
-        ("Download", download(record)),
+        ("Download", _download(record)),
         ("Time", duration(record.ended - record.started)),
     )
     return tuple((what, printable(plain(value))) for what, value in rows)
@@ -105,11 +105,8 @@ def _upload(record: RunRecord) -> str:
     return f"{sealed}; {sent} with all else that a client sent a round"
 
 
-def download(record: RunRecord) -> str:
-    """The mean over clients and the rounds that asked them, beside the model sent to everybody each time."""
-    sent = [entry.bytes_down for entry in record.rounds if entry.bytes_down]
-    if not sent:
+def _download(record: RunRecord) -> str:
+    if not record.mean_download:
         return "no client was asked"
-    mean = sum(sent) / len(sent)
-    over = number(mean / record.trust.float32_bytes, 3)
-    return f"{size(round(mean))} a client a round, {over} x sending the whole model each time"
+    over = number(record.mean_download / record.trust.float32_bytes, 3)
+    return f"{size(round(record.mean_download))} a client a round, {over} x sending the whole model each time"

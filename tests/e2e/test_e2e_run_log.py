@@ -7,7 +7,6 @@ from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import small_run
 
 from fednode.assemble.inprocess_run import Inside, logging_to
-from fednode.reports.markup import Markup
 
 PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
 SECRET = "my-card-4929-is-lost"
@@ -15,7 +14,7 @@ SECRET = "my-card-4929-is-lost"
 
 @pytest.fixture(autouse=True)
 def no_plots(monkeypatch):
-    monkeypatch.setattr("fednode.reports.page._plots", lambda _record: Markup(""))
+    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
 
 
 def quoting(*_):

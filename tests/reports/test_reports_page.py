@@ -1,15 +1,14 @@
 """`report.html`: well-formed, on its own, complete, and deaf to what clients call themselves."""
 
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from kit.html_page import Page
 from kit.sample_record import CLIENTS, sample_record
 
 from fednode.reports import Claim, Claims, NamedReason, RunRecord, render_html
-from fednode.reports.prose import UNPROTECTED, statement
+from fednode.reports.page import statement
 
-VOID = {"meta", "br", "hr", "img", "input", "link"}
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -18,42 +17,6 @@ HOSTILE = (
     "</title><svg onload=x>",
     "]]><!--",
 )
-
-
-class Page(HTMLParser):
-    """Reads a page and complains about tags that do not match."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.pieces: list[str] = []
-        self.feed(data.decode("utf-8"))
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_startendtag(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag != "span" or ("class", "whole") not in attrs:
-            self.pieces.append(" ")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if not self.open or self.open[-1] != "style":
-            self.pieces.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.pieces).split())
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +67,7 @@ def test_it_starts_with_the_paragraph_to_sign(page: Page) -> None:
 
 
 def test_everybody_who_was_lost_rejected_or_discarded_is_named_with_the_reason(page: Page) -> None:
-    part = page.text[
-        page.text.index("Who was lost, rejected or discarded") : page.text.index("How to check the ledger")
-    ]
+    part = page.section("Who was lost, rejected or discarded", "How to check the ledger")
     for entry in sample_record().rounds:
         for fault in (*entry.rejected, *entry.discarded):
             assert f"{fault.name} ({fault.reason})" in part
@@ -120,12 +81,10 @@ def test_it_says_what_is_verified_attested_assumed_and_not_protected(page: Page)
     for claim in (*record.claims.verified, *record.claims.attested, *record.claims.assumed):
         assert claim.what in page.text
         assert claim.how in page.text
+    unprotected = page.section("Not protected", "Warnings, and deviations")
     for words in ("Who took part", "How many took part", "When:", "number of records", "test set"):
-        assert words in page.text
-    assert len(UNPROTECTED) == 6
-    assert all(
-        item in page.text for item in (*UNPROTECTED, *record.warnings, *record.deviations, record.trust.adversary)
-    )
+        assert words in unprotected
+    assert all(item in page.text for item in (*record.warnings, *record.deviations, record.trust.adversary))
 
 
 def test_the_secure_sum_is_words_before_it_is_parameters(page: Page) -> None:
@@ -223,3 +182,59 @@ def test_a_run_of_one_failed_round_has_a_page_too() -> None:
 
 def test_equal_records_give_equal_bytes() -> None:
     assert render_html(sample_record()) == render_html(sample_record())
+
+
+# --- what the number means
+
+
+def meaning(record: RunRecord) -> str:
+    return Page(render_html(record)).section("What the number means", "The run in four plots")
+
+
+def guarantee(record: RunRecord) -> str:
+    page = Page(render_html(record))
+    return page.section("Guarantee Epsilon spent", "Planned noise of a sum")
+
+
+def changed(**changes: float) -> RunRecord:
+    record = sample_record()
+    return replace(record, guarantee=replace(record.guarantee, **changes))
+
+
+def test_a_run_that_released_nothing_has_no_attacker_to_speak_of() -> None:
+    record = changed(epsilon=2.1)
+    vain = replace(record, rounds=(record.rounds[15],))
+    assert "epsilon of 2.1 was charged" in meaning(vain) and "recognises" not in meaning(vain)
+    assert "View of an attacker none" in guarantee(vain) and "false alarms" not in guarantee(vain)
+    assert "Nothing was charged" in meaning(empty_record()) and "strong" not in meaning(empty_record())
+
+
+def test_figures_of_the_gaussian_reference_are_not_sold_as_proven() -> None:
+    record = sample_record()
+    assert guarantee(record).count("by the Gaussian reference") == 2
+    assert "23.7 %, by the Gaussian reference" in guarantee(record)
+    assert meaning(record).count("By the Gaussian reference") == 1
+
+
+def test_what_is_spent_or_possible_never_reads_as_less() -> None:
+    text = meaning(changed(epsilon=7.87401, attack_tpr=0.23671, attack_advantage=0.57101))
+    assert "23.7 % of those" in text and " 0.572 on a scale" in text and "e^7.875 " in text
+    assert "epsilon 8 at delta 1e-5; 1.321 left" in guarantee(changed(epsilon=6.6785))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"), [(0.5, "a strong formal"), (1.0, "a strong formal"), (8.0, "a reasonable"), (10.01, "a weak")]
+)
+def test_the_number_is_put_into_its_tier(epsilon: float, words: str) -> None:
+    assert f"{words} guarantee" in meaning(changed(epsilon=epsilon))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+def test_a_large_delta_has_no_tier(epsilon: float) -> None:
+    large = changed(epsilon=epsilon, delta=1e-3)
+    assert "delta times 3,600 records is 3.6," in meaning(large) and "tiers" not in meaning(large)
+    assert "tiers" in meaning(replace(large, task=replace(large.task, records=100)))
+
+
+def test_an_absurd_epsilon_is_still_written() -> None:
+    assert "e^1,000,000," in meaning(changed(epsilon=1e6))

@@ -13,7 +13,7 @@ from fednode.errors import FednodeError, TooFewSurvivors
 from fednode.live import Tuned
 from fednode.observer import Observer, StopFlag
 from fednode.reports import RunRecord, parse_report, render_json, summary_rows
-from fednode.reports.prose import statement
+from fednode.reports.page import statement
 from fednode.settings import RunSettings
 from fednode_crypto import scheme
 

@@ -21,7 +21,6 @@ from fednode.privacy import Ledger, epsilon
 from fednode.privacy.chain import replay
 from fednode.privacy.journal import Journal
 from fednode.reports import parse_report
-from fednode.reports.markup import Markup
 from fednode.server import GridChannel
 from fednode.stores import ParameterStore, UpdateStore
 
@@ -33,7 +32,7 @@ ERRORS = [StoreError("No space left on device"), KeyboardInterrupt(), ZeroDivisi
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No plots, and no waiting for the disk: neither is what this is about."""
-    monkeypatch.setattr("fednode.reports.page._plots", lambda _record: Markup(""))
+    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
     monkeypatch.setattr("os.fsync", lambda _descriptor: None)
 
 

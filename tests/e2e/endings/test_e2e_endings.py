@@ -26,7 +26,6 @@ from fednode.members import member_names
 from fednode.observer import Observer, StopFlag
 from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
-from fednode.reports.markup import Markup
 from fednode.server import GridChannel, build_server_app
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import Parts
@@ -39,7 +38,7 @@ ALWAYS = {"report.html", "report.json", "run.log", "config.toml"}
 @pytest.fixture(autouse=True)
 def no_plots(monkeypatch):
     """The page's plots take most of a small run's time, and have tests of their own."""
-    monkeypatch.setattr("fednode.reports.page._plots", lambda _record: Markup(""))
+    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
 
 
 def check_ended(result: RunResult, kind: type[Exception], outcome: str, charges: int) -> dict:

@@ -16,7 +16,6 @@ from fednode.assemble.inprocess_run import KEYS, Inside
 from fednode.disk import locked_folder as held
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import StoreError
-from fednode.reports.markup import Markup
 
 HOLDING = f"""
 import sys
@@ -145,7 +144,7 @@ def test_a_temporary_folder_that_takes_nothing_is_named(place, monkeypatch):
 
 def test_a_run_sweeps_what_a_killed_run_left_and_not_what_another_uses(holder, place, monkeypatch):
     # the plots take most of a small run's time, and have tests of their own
-    monkeypatch.setattr("fednode.reports.page._plots", lambda _record: Markup(""))
+    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
     _, folder = holder
     orphan = place / f"{KEYS}orphan"
     (orphan / "client-1").mkdir(parents=True)
