@@ -41,6 +41,19 @@ def one_by_one(model, features, labels):
     return np.array(rows)
 
 
+def float32_error(model, features):
+    """How far float32 may move the sum of these records' gradients (L2), however it rounds and in whatever order.
+
+    For a linear head: the logits are dot products, the softmax turns their error into at most half of it, and the
+    gradient is its product with (x, 1). Clipping moves no two gradients further apart.
+    """
+    unit, (classes, dimension) = 2.0**-24, model.weight.shape
+    weight, bias = (np.abs(p.detach().numpy()).astype(float) for p in (model.weight, model.bias))
+    logits = (dimension + 2) * unit * (np.abs(features) @ weight.T + bias).max(axis=1)
+    residuals = 0.6 * np.sqrt(classes) * logits + (classes + 10) * unit
+    return float((residuals * np.hypot(1.0, np.linalg.norm(features, axis=1))).sum())
+
+
 @settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 12), clip=st.sampled_from([1e-3, 0.5, 1.0, 100.0]), seed=st.integers(0, 2**32 - 1))
 def test_closed_form_is_the_sum_of_clipped_autograd_gradients(n, clip, seed):
@@ -59,7 +72,7 @@ def test_closed_form_and_opacus_agree_on_a_linear_head():
     wrapped = torch.nn.Sequential(model)
     for clip in (0.3, 1.0, 50.0):
         closed, sampled = (clipped_gradient_sum(m, features, labels, clip) for m in (model, wrapped))
-        np.testing.assert_allclose(sampled.vector, closed.vector, rtol=1e-5, atol=1e-5 * clip)
+        assert np.linalg.norm(sampled.vector - closed.vector) <= float32_error(model, features)
         assert (sampled.clipped, sampled.dropped, sampled.records) == (closed.clipped, closed.dropped, closed.records)
 
 
@@ -133,11 +146,14 @@ def test_scales_of_zero_and_of_norms_that_are_not_finite():
 @pytest.mark.parametrize("wrap", [lambda model: model, torch.nn.Sequential])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_record_that_is_not_finite_counts_as_zero_and_is_counted(wrap, bad):
-    model, (features, labels) = wrap(head()), records(9)
-    clean = clipped_gradient_sum(model, np.delete(features, 4, axis=0), np.delete(labels, 4), 1.0)
+    linear, (features, labels) = head(), records(9)
+    model, others = wrap(linear), np.delete(features, 4, axis=0)
+    clean = clipped_gradient_sum(model, others, np.delete(labels, 4), 1.0)
     features[4, 2] = bad
     got = clipped_gradient_sum(model, features, labels, 1.0)
-    np.testing.assert_allclose(got.vector, clean.vector, rtol=1e-6, atol=1e-9)
+    # the sum itself is off by 2^-21 of the clip at most; on Opacus' path the micro-batch may round each record anew
+    most = 2.0**-21 if model is linear else 2 * float32_error(linear, others)
+    assert np.linalg.norm(got.vector - clean.vector) <= most < 1e-3
     assert (got.dropped, got.records, got.clipped) == (1, 9, clean.clipped)
 
 
