@@ -1,4 +1,4 @@
-"""Residues as bytes: bit-packed, of exact size, and checked before anything else looks at them."""
+"""Residues as bytes: bit-packed, of exact size, and checked before any other use."""
 
 from math import prod
 
@@ -13,7 +13,7 @@ Words = NDArray[np.uint64]
 
 
 def size_of(moduli: Moduli, lead: tuple[int, ...] = ()) -> int:
-    """Return the exact bytes of polynomials of shape (*lead, r, degree)."""
+    """Return the exact size in bytes of polynomials of shape (*lead, r, degree)."""
     return prod(lead) * sum(p.bit_length() for p in moduli.primes) * moduli.degree // 8
 
 
@@ -35,14 +35,14 @@ def from_bytes(data: bytes, moduli: Moduli, lead: tuple[int, ...] = (), what: st
 
 
 def check_bytes(data: bytes, moduli: Moduli, lead: tuple[int, ...] = (), what: str = "message") -> None:
-    """Return if `from_bytes` would read `data`, else raise as it does; nothing is unpacked."""
+    """Return if `from_bytes` would accept `data`, else raise as it does; nothing is unpacked."""
     _checked(data, moduli, lead, what)
 
 
 def add_bytes(total: Words, data: bytes, moduli: Moduli, what: str = "message") -> None:
-    """Add the polynomials in `data` to `total`, (..., r, degree), without unpacking them anywhere else.
+    """Add the polynomials in `data` to `total`, (..., r, degree), in place.
 
-    Raises as `from_bytes`, and then `total` is as it was.
+    Raises as `from_bytes`, and then `total` has not changed.
     """
     packed = _checked(data, moduli, total.shape[:-2], what)
     bits.fold(moduli.rows(total), packed, moduli.bits, moduli.q)
@@ -50,8 +50,8 @@ def add_bytes(total: Words, data: bytes, moduli: Moduli, what: str = "message") 
 
 def _checked(data: bytes, moduli: Moduli, lead: tuple[int, ...], what: str) -> Words:
     if not isinstance(data, bytes) or len(data) != size_of(moduli, lead):
-        raise Tampered(f"the {what} has not the size it must have: ask for it again")
+        raise Tampered(f"the {what} has the wrong size: ask for it again")
     packed = np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
     if not bits.in_range(packed, moduli.bits, moduli.q, moduli.degree):
-        raise Tampered(f"the {what} holds numbers that are out of range: ask for it again")
+        raise Tampered(f"the {what} holds numbers out of range: ask for it again")
     return packed

@@ -1,9 +1,9 @@
-"""The seam that every secure sum stands behind: roles get the verbs of their role, and no others.
+"""The roles of a secure sum as Protocols: each role gets its own verbs and no others.
 
-Two kinds of scheme share the client's, the node's and the release step's verbs. Under a `KeyedScheme` (`boxed` is
-False) holders make one joint key a task, and answer what the node asks them to open. Under a `BoxedScheme` (`boxed` is
-True) there is no key: each client sends each holder a share of its mask in a box, and holders answer for a roster.
-`if scheme.boxed:` tells them apart, for mypy too.
+There are two kinds of scheme, with the same verbs for client, node and release step. Under a `KeyedScheme` (`boxed` is
+False) holders make one joint key for a task, and answer what the node asks them to open. Under a `BoxedScheme` (`boxed`
+is True) there is no key: each client sends each holder a share of its mask in a box, and holders answer for a roster.
+mypy narrows the type by `if scheme.boxed:`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,19 +22,19 @@ class Contribution(Protocol):
 
     @property
     def commitment(self) -> bytes:
-        """32 bytes to publish first: they bind the holder to its part and show nothing of it."""
+        """32 bytes to publish first: they bind the holder to its part and reveal nothing of it."""
         ...
 
     def reveal(self) -> bytes:
-        """Return the public part, to publish when every holder's commitment is known."""
+        """Return the public part. Publish it once every holder's commitment is known."""
         ...
 
     def shares(self) -> Mapping[int, bytes]:
-        """Return one secret share for each point 1 to k, for the holder at that point only."""
+        """Return one secret share for each point 1 to k; each is for the holder at that point only."""
         ...
 
     def private_bytes(self) -> bytes:
-        """Return everything, for the key folder and nothing else."""
+        """Return the whole secret: for the key folder only."""
         ...
 
 
@@ -42,7 +42,7 @@ class JointKey(Protocol):
     """The public key of one task."""
 
     def digest(self) -> bytes:
-        """Return 32 bytes that stand for the key, its parameters and its task."""
+        """Return 32 bytes that identify the key, its parameters and its task."""
         ...
 
     def to_bytes(self) -> bytes:
@@ -51,10 +51,10 @@ class JointKey(Protocol):
 
 
 class HolderShare(Protocol):
-    """What one holder opens with: secret."""
+    """The secret with which one holder opens sums."""
 
     def private_bytes(self) -> bytes:
-        """Return everything, for the key folder and nothing else."""
+        """Return the whole secret: for the key folder only."""
         ...
 
 
@@ -65,36 +65,33 @@ class Sealer(Protocol):
         """Return exactly `payload_bytes` that hide `values`, int64 (dimension,), and `share_bytes` for each holder.
 
         `context` binds the round: everyone in it uses the same bytes, no other round does. Keyed schemes ignore it.
-        Raises Overflow when a value lies outside the bound; ValueError for another type or shape, and when a boxed
-        scheme gets no context.
+        Raises Overflow for a value out of bound; ValueError for another type or shape, and if a boxed scheme gets no
+        context.
         """
         ...
 
 
 class SealedSum(Protocol):
-    """A sum of sealed updates: a commutative monoid, added up by a party without any key.
+    """A sum of sealed updates: a commutative monoid that needs no key to add up.
 
-    Every verb returns a new sum and leaves this one as it is, except `absorb`.
+    Only `absorb` changes an instance; every other verb returns a new sum.
     """
 
     @property
     def count(self) -> int:
-        """Payloads in the sum."""
+        """The number of payloads in the sum."""
         ...
 
     def absorb(self, payload: bytes) -> None:
-        """Add one payload to this very sum, without allocating: for the one who owns it. Raises as `add`.
-
-        Nothing is changed when it raises.
-        """
+        """Add one payload in place, without allocating. Raises as `add`, and then nothing has changed."""
         ...
 
     def add(self, payload: bytes) -> Self:
-        """Return this sum and one payload. Raises Tampered for a malformed one, Overflow when the sum is full."""
+        """Return this sum plus one payload. Raises Tampered for a malformed one, Overflow if the sum is full."""
         ...
 
     def merge(self, other: Self) -> Self:
-        """Return the sum of both. Raises Overflow when it would be too full."""
+        """Return the sum of both. Raises Overflow if it would be too full."""
         ...
 
     def subtract(self, payload: bytes) -> Self:
@@ -102,7 +99,7 @@ class SealedSum(Protocol):
         ...
 
     def request(self) -> bytes:
-        """Return what holders need to open this sum: exactly `request_bytes`. ValueError when nothing was added."""
+        """Return what holders need to open this sum: exactly `request_bytes`. ValueError for an empty sum."""
         ...
 
     def to_bytes(self) -> bytes:
@@ -111,15 +108,15 @@ class SealedSum(Protocol):
 
 
 class CommonVerbs(Protocol):
-    """What every scheme does for the node and the release step.
+    """What every scheme offers the node and the release step.
 
-    Objects of one scheme (keys, shares, sums) given to another raise ValueError, its parameters WrongParameters.
-    `restore_*` undo `private_bytes` and `to_bytes`, and raise Tampered for other bytes; a key shows some in its digest.
+    Keys, shares and sums of another scheme raise ValueError, its parameters WrongParameters. `restore_*` undo
+    `private_bytes` and `to_bytes`, and raise Tampered for other bytes; some damage to a key shows only in its digest.
     """
 
     @property
     def name(self) -> str:
-        """What `SumParams.scheme` calls it."""
+        """The name of the scheme in `SumParams.scheme`."""
         ...
 
     @property
@@ -128,9 +125,9 @@ class CommonVerbs(Protocol):
         ...
 
     def sealer(self, params: SumParams, key: JointKey | None = None) -> Sealer:
-        """Return what a client seals with, worth keeping for the task.
+        """Return what a client seals with; keep it for the task.
 
-        Keyed schemes need the task's key, boxed ones take None: else ValueError.
+        ValueError unless a keyed scheme gets the task's key and a boxed one gets None.
         """
         ...
 
@@ -143,9 +140,9 @@ class CommonVerbs(Protocol):
         ...
 
     def check_answer(self, params: SumParams, answer: bytes) -> None:
-        """Return if `answer` can be a holder's: size and ranges, nothing more. Else raise Tampered: leave it out.
+        """Return if `answer` has the right size and ranges, else raise Tampered: leave it out.
 
-        Cheap, so worth asking as each answer comes; `combine` says WrongAnswer for one only.
+        Cheap: call it as each answer arrives. `combine` names only the first bad answer it finds.
         """
         ...
 
@@ -154,14 +151,14 @@ class CommonVerbs(Protocol):
     ) -> NDArray[np.int64]:
         """Return the exact sum, int64 (dimension,), from t or more answers by point; `context` as for `Sealer.seal`.
 
-        Raises NotEnoughShares for fewer; Tampered when the answers do not open this sum, a value is out of bound, or
-        answers contradict each other: as WrongAnswer, whose `points` name the holders to leave out where that shows.
+        Raises NotEnoughShares for fewer; Tampered if the answers do not open this sum or a value is out of bound;
+        WrongAnswer if answers contradict each other, with the `points` of the holders to leave out if known.
         """
         ...
 
 
 class KeyedScheme(CommonVerbs, Protocol):
-    """A scheme with a joint key. `task` is the caller's: bytes that bind the task and its cohort."""
+    """A scheme with a joint key. `task` are bytes of the caller that bind the task and its cohort."""
 
     @property
     def boxed(self) -> Literal[False]:
@@ -181,7 +178,7 @@ class KeyedScheme(CommonVerbs, Protocol):
     ) -> JointKey:
         """Return the key that the holders made, by point.
 
-        Raises NotEnoughShares when a holder is missing, Tampered for a reveal that is malformed or not committed to.
+        Raises NotEnoughShares if a holder is missing, Tampered for a reveal that is malformed or not committed to.
         """
         ...
 
@@ -190,9 +187,9 @@ class KeyedScheme(CommonVerbs, Protocol):
         ...
 
     def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> HolderShare:
-        """Return a holder's share from what every holder, by point, sent to it.
+        """Return a holder's share from what every holder sent to it, by point.
 
-        Raises NotEnoughShares when one is missing, Tampered for a malformed one.
+        Raises NotEnoughShares if one is missing, Tampered for a malformed one.
         """
         ...
 
@@ -203,7 +200,7 @@ class KeyedScheme(CommonVerbs, Protocol):
     def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
         """Return a holder's part of the opening, exactly `answer_bytes`.
 
-        The caller has checked the roster and recorded it. Raises Tampered for a malformed request.
+        The caller has checked and recorded the roster. Raises Tampered for a malformed request.
         """
         ...
 
@@ -217,14 +214,14 @@ class BoxedScheme(CommonVerbs, Protocol):
         ...
 
     def check_share(self, params: SumParams, share: bytes) -> None:
-        """Return if `share` can be a client's, else raise Tampered: strike that client from the roster, by name."""
+        """Return if `share` has the right size and ranges, else raise Tampered: exclude that client from the roster."""
         ...
 
     def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
         """Return a holder's part of the opening, exactly `answer_bytes`: one share of each client of the roster.
 
-        The caller has checked the roster and recorded it, and answers no second roster in that round. Raises Tampered
-        for a malformed share, Overflow for more than were planned, ValueError for none.
+        The caller has checked and recorded the roster, and answers no second roster in that round. Raises Tampered for
+        a malformed share, Overflow for more than were planned, ValueError for none.
         """
         ...
 

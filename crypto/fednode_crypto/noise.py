@@ -1,4 +1,4 @@
-"""Integer noise: draws of the discrete Gaussian N_Z(0, variance), and how far one draw is from the ideal."""
+"""Integer noise: draws of the discrete Gaussian N_Z(0, variance), and the distance of one draw from the ideal."""
 
 from fractions import Fraction
 

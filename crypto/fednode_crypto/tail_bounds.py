@@ -1,4 +1,4 @@
-"""How far sums of small random integers can reach: integers only, so that everyone computes the same bound."""
+"""Bounds on sums of small random integers, computed in integers so that all parties get the same bound."""
 
 from fractions import Fraction
 from math import isqrt
@@ -7,15 +7,15 @@ from typing import Final
 FAILURE_BITS: Final = 128
 
 TASK_DRAWS: Final = 1 << 48
-"""Coefficients that one task can open: 2^28 coordinates in 2^20 rounds."""
+"""The most coefficients that one task can open: 2^28 coordinates in 2^20 rounds."""
 
 
 def noise_tail(variance_of_sum: Fraction | int, draws: int) -> int:
     """Return a bound that the largest of `draws` magnitudes exceeds with a chance below 2^-128.
 
     Each draw is a sum of independent sub-Gaussian integers (discrete Gaussians, bounded roundings) whose variance
-    parameters add up to `variance_of_sum`: 2 draws exp(-b^2 / (2 variance)) <= 2^-128. ValueError when the variance is
-    negative or `draws` is not positive.
+    parameters add up to `variance_of_sum`: 2 draws exp(-b^2 / (2 variance)) <= 2^-128. ValueError for a negative
+    variance or `draws` below 1.
     """
     variance = Fraction(variance_of_sum)
     if variance < 0 or draws < 1:

@@ -147,7 +147,7 @@ def test_a_secret_key_shows_nothing_and_stays_where_it_is(kind: type[SigningKey]
     assert key.public == twin.public
     assert key != twin
     assert len({key, twin}) == 2
-    assert repr(key) == str(key) == f"{kind.__name__}(secret)"
+    assert repr(key) == str(key) == f"{kind.__name__}(<secret>)"
     for escape in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError):
             escape(key)

@@ -1,7 +1,8 @@
-"""Scheme `bfv`: a joint key that nobody dealt, and the shares that open under it.
+"""Scheme `bfv`: a joint key without a dealer, and the shares that open under it.
 
-Each holder j samples a ternary s_j and a small e_j and publishes b_j = -(a s_j + e_j); the joint key is (sum b_j, a),
-its secret sum s_j exists nowhere. Every s_j is Shamir-shared to all holders; a holder keeps the sum of what it got.
+Each holder j samples a ternary s_j and a small e_j and publishes b_j = -(a s_j + e_j); the joint key is (sum b_j, a).
+Its secret, the sum of all s_j, is never computed: every s_j is Shamir-shared to all holders, and a holder keeps the sum
+of the shares it received.
 Source: Asharov et al., "Multiparty computation with low communication, computation and interaction via threshold FHE"
 (2012); sharing as in Mouchet et al., "An efficient threshold access-structure for RLWE-based multiparty HE" (2023).
 """
@@ -43,7 +44,7 @@ def commit(context: bytes, point: int, reveal: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BfvContribution(Secret):
-    """One holder's part of the joint key. s_j itself is gone; its shares are as secret as it was."""
+    """One holder's part of the joint key. s_j itself is not kept; its shares are as secret as it is."""
 
     _context: bytes
     _point: int
@@ -52,26 +53,26 @@ class BfvContribution(Secret):
 
     @classmethod
     def fresh(cls, params: BfvParams, task: bytes, point: int, rng: Rng) -> Self:
-        """Return a new contribution of the holder at `point`. ValueError for a point that is not 1 to k."""
+        """Return a new contribution of the holder at `point`. ValueError unless `point` is 1 to k."""
         if not 1 <= point <= params.holders:
             raise ValueError(f"a holder's point is 1 to {params.holders}")
-        known = bfv_context(params)
-        secret = known.key.residues(ternary(params.ring_degree, rng))
-        error = known.key.residues(discrete_gaussian(ERROR_VARIANCE, params.ring_degree, rng))
-        known.key.forward(secret)
-        known.key.forward(error)
+        ctx = bfv_context(params)
+        secret = ctx.key.residues(ternary(params.ring_degree, rng))
+        error = ctx.key.residues(discrete_gaussian(ERROR_VARIANCE, params.ring_degree, rng))
+        ctx.key.forward(secret)
+        ctx.key.forward(error)
         product = common_polynomial(params, task)
-        known.key.multiply(product, secret)
-        known.key.add(product, error)
+        ctx.key.multiply(product, secret)
+        ctx.key.add(product, error)
         public = np.zeros_like(product)
-        known.key.subtract(public, product)
+        ctx.key.subtract(public, product)
         points = range(1, params.holders + 1)
-        shares = share(secret[:-1].copy(), known.data, params.threshold, points, rng)
+        shares = share(secret[:-1].copy(), ctx.data, params.threshold, points, rng)
         return cls(
             binding(params, task),
             point,
-            to_bytes(public, known.key) + rng.bytes(_NONCE),
-            {p: to_bytes(s, known.data) for p, s in shares.items()},
+            to_bytes(public, ctx.key) + rng.bytes(_NONCE),
+            {p: to_bytes(s, ctx.data) for p, s in shares.items()},
         )
 
     @property
@@ -80,24 +81,24 @@ class BfvContribution(Secret):
         return commit(self._context, self._point, self._reveal)
 
     def reveal(self) -> bytes:
-        """Return b_j and the nonce of the commitment: public once every commitment is known."""
+        """Return b_j and the nonce of the commitment: public once every commitment is ctx."""
         return self._reveal
 
     def shares(self) -> Mapping[int, bytes]:
-        """Return one share for each holder's point; secret, each for its holder only."""
+        """Return one share for each holder's point. Each is secret and for its holder only."""
         return self._shares
 
     def private_bytes(self) -> bytes:
         """Return everything, for the key folder."""
         head = _CONTRIBUTION + self._context
-        return _kept(head, bytes([self._point]) + self._reveal + b"".join(self._shares.values()))
+        return _with_digest(head, bytes([self._point]) + self._reveal + b"".join(self._shares.values()))
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        known = bfv_context(params)
-        reveal_size, share_size = size_of(known.key) + _NONCE, size_of(known.data)
-        body = _opened(private, _CONTRIBUTION + binding(params, task), 1 + reveal_size + params.holders * share_size)
+        ctx = bfv_context(params)
+        reveal_size, share_size = size_of(ctx.key) + _NONCE, size_of(ctx.data)
+        body = _verified(private, _CONTRIBUTION + binding(params, task), 1 + reveal_size + params.holders * share_size)
         starts = range(1 + reveal_size, len(body), share_size)
         shares = {point: body[at : at + share_size] for point, at in enumerate(starts, start=1)}
         return cls(binding(params, task), body[0], body[1 : 1 + reveal_size], shares)
@@ -117,22 +118,17 @@ class BfvKey:
     ) -> Self:
         """Return the key that the holders at points 1 to k revealed.
 
-        Raises NotEnoughShares when one is missing, Tampered (naming the holder's point) when a reveal is not what was
-        committed to, has a wrong size or a number out of range, or a point is unknown.
+        Raises NotEnoughShares if one is missing; Tampered, naming the holder's point, for a reveal that was not
+        committed to or has a wrong size or a number out of range, and for an unknown point.
         """
-        known = bfv_context(params)
-        points = set(range(1, params.holders + 1))
-        if not set(reveals) | set(commitments) <= points:
-            raise Tampered(f"a part of the joint key comes from nobody: points are 1 to {params.holders}")
-        if missing := points - (set(reveals) & set(commitments)):
-            raise NotEnoughShares(f"the joint key needs every holder: nothing from {sorted(missing)}")
+        ctx = bfv_context(params)
+        _require_all_points(params, commitments)
+        _require_all_points(params, reveals)
         total = np.zeros((len(params.primes), params.ring_degree), dtype=np.uint64)
-        for point in sorted(points):
-            reveal = reveals[point]
+        for point, reveal in sorted(reveals.items()):
             if not hmac.compare_digest(commit(binding(params, task), point, reveal), commitments[point]):
                 raise Tampered(f"holder {point} revealed another key than it committed to: exclude it and start again")
-            part = from_bytes(reveal[:-_NONCE], known.key, what=f"key of holder {point}")
-            known.key.add(total, part)
+            ctx.key.add(total, from_bytes(reveal[:-_NONCE], ctx.key, what=f"key of holder {point}"))
         return cls(params, task, total)
 
     def to_bytes(self) -> bytes:
@@ -143,18 +139,18 @@ class BfvKey:
     def restore(cls, params: BfvParams, task: bytes, data: bytes) -> Self:
         """Undo `to_bytes`; compare `digest` with the expected one before use.
 
-        Raises Tampered for a wrong size or a number out of range; any other damage shows in the digest alone.
+        Raises Tampered for a wrong size or a number out of range; only the digest shows any other damage.
         """
         return cls(params, task, from_bytes(data, bfv_context(params).key, what="joint key"))
 
     def digest(self) -> bytes:
-        """Return 32 bytes that stand for this key, its parameters and its task."""
+        """Return 32 bytes that identify this key, its parameters and its task."""
         return hashlib.sha256(b"fednode/bfv/key/1\n" + binding(self.params, self.task) + self.to_bytes()).digest()
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BfvShare(Secret):
-    """What one holder opens with: the sum of the shares that it got, in NTT form, (r, degree)."""
+    """What one holder opens with: the sum of the shares it received, in NTT form, (r, degree)."""
 
     _context: bytes
     _params: BfvParams
@@ -164,45 +160,49 @@ class BfvShare(Secret):
     def joined(cls, params: BfvParams, task: bytes, shares: Mapping[int, bytes]) -> Self:
         """Return the sum of what the holders at points 1 to k sent to one of them.
 
-        Raises NotEnoughShares when one is missing, Tampered for a share of wrong size or range, or of an unknown point.
-        A share that does not fit the others is noticed at the first opening with more than t answers.
+        Raises NotEnoughShares if one is missing, Tampered for a share of wrong size or range or of an unknown point.
+        A share that does not fit the others is detected at the first opening with more than t answers.
         """
-        known = bfv_context(params)
-        points = set(range(1, params.holders + 1))
-        if not set(shares) <= points:
-            raise Tampered(f"a share comes from nobody: points are 1 to {params.holders}")
-        if missing := points - set(shares):
-            raise NotEnoughShares(f"a holder needs a share from every holder: nothing from {sorted(missing)}")
+        ctx = bfv_context(params)
+        _require_all_points(params, shares)
         total = np.zeros((params.data_primes, params.ring_degree), dtype=np.uint64)
-        for point in sorted(points):
-            known.data.add(total, from_bytes(shares[point], known.data, what=f"share from holder {point}"))
+        for point, part in sorted(shares.items()):
+            ctx.data.add(total, from_bytes(part, ctx.data, what=f"share from holder {point}"))
         return cls(binding(params, task), params, total)
 
     def words(self, params: BfvParams) -> Words:
-        """Return a copy of the secret. ValueError when it belongs to other parameters."""
+        """Return a copy of the secret. ValueError if it belongs to other parameters."""
         if self._params != params:
             raise ValueError("this share belongs to other parameters: load the share of this task")
         return self._words.copy()
 
     def private_bytes(self) -> bytes:
         """Return everything, for the key folder."""
-        return _kept(_SHARE + self._context, to_bytes(self._words, bfv_context(self._params).data))
+        return _with_digest(_SHARE + self._context, to_bytes(self._words, bfv_context(self._params).data))
 
     @classmethod
     def restore(cls, params: BfvParams, task: bytes, private: bytes) -> Self:
         """Undo `private_bytes`. Raises Tampered for damaged bytes, or another task's."""
-        known = bfv_context(params)
-        body = _opened(private, _SHARE + binding(params, task), size_of(known.data))
-        return cls(binding(params, task), params, from_bytes(body, known.data, what="stored share"))
+        ctx = bfv_context(params)
+        body = _verified(private, _SHARE + binding(params, task), size_of(ctx.data))
+        return cls(binding(params, task), params, from_bytes(body, ctx.data, what="stored share"))
 
 
-def _kept(head: bytes, body: bytes) -> bytes:
-    """Head, body, and the SHA-256 of both: a bit that a disk turned over must not become a wrong answer."""
+def _require_all_points(params: BfvParams, given: Mapping[int, bytes]) -> None:
+    points = set(range(1, params.holders + 1))
+    if not set(given) <= points:
+        raise Tampered(f"holder points are 1 to {params.holders}: got {sorted(set(given) - points)}")
+    if missing := points - set(given):
+        raise NotEnoughShares(f"the joint key needs every holder: nothing came from {sorted(missing)}")
+
+
+def _with_digest(head: bytes, body: bytes) -> bytes:
+    """Return head, body, and the SHA-256 of both, so that a bit flipped on the disk cannot become a wrong answer."""
     return head + body + hashlib.sha256(head + body).digest()
 
 
-def _opened(private: bytes, head: bytes, size: int) -> bytes:
+def _verified(private: bytes, head: bytes, size: int) -> bytes:
     body = private[len(head) : -_DIGEST]
-    if len(body) != size or not hmac.compare_digest(private, _kept(head, body)):
+    if len(body) != size or not hmac.compare_digest(private, _with_digest(head, body)):
         raise Tampered("the stored secret is damaged or belongs to another task: make a new key")
     return body

@@ -13,9 +13,9 @@ MOST_LANES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class BfvParams(SumParams):
-    """Well-formed parameters of scheme `bfv`; whether there is room for the noise is for `bfv_planner.budget` to say.
+    """Well-formed parameters of scheme `bfv`; `bfv.planner.noise_bounds` checks that they have headroom for the noise.
 
-    `prime_bits` are the sizes of the primes, the last of which carries no data.
+    `prime_bits` are the sizes of the primes; the last prime carries no data.
     """
 
     scheme: ClassVar = "bfv"
@@ -70,11 +70,6 @@ class BfvParams(SumParams):
     def payload_bytes(self) -> int:
         """Exact bytes of one sealed update: two polynomials a block."""
         return 2 * self.blocks * self.polynomial_bytes
-
-    @property
-    def share_bytes(self) -> int:
-        """0: clients send no boxes."""
-        return 0
 
     @property
     def request_bytes(self) -> int:

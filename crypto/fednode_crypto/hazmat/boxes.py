@@ -16,7 +16,7 @@ from fednode_crypto.errors import Tampered
 
 VERSION: Final = b"\x01"
 OVERHEAD: Final = 1 + 32 + 16
-"""Bytes that a box is longer than its plaintext: version, ephemeral public key, tag."""
+"""How many bytes a box is longer than its plaintext: version, ephemeral public key, tag."""
 
 _LABEL: Final = b"fednode/v1/box\x00"
 _WILL_NOT_OPEN: Final = "the box does not open with this key and context: discard it and name its sender"
@@ -26,7 +26,7 @@ def seal(ephemeral: X25519PrivateKey, recipient: bytes, plaintext: bytes, associ
     """Return version | ephemeral public key (32) | ciphertext | tag (16).
 
     `ephemeral` must be fresh for every box: key and nonce come from it, the recipient and `associated` alone.
-    Tampered when `recipient` is not 32 bytes or is a low-order point.
+    Raises Tampered if `recipient` is not 32 bytes or is a low-order point.
     """
     public = ephemeral.public_key().public_bytes_raw()
     key, nonce = _derive(_agree(ephemeral, recipient), public, recipient, associated)
@@ -55,7 +55,9 @@ def _agree(private: X25519PrivateKey, public: bytes) -> bytes:
     try:
         return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise Tampered("an X25519 key must be 32 bytes and not a low-order point: discard what came with it") from None
+        raise Tampered(
+            "an X25519 key must be 32 bytes and not a low-order point: discard the message that contains it"
+        ) from None
 
 
 def _derive(shared: bytes, ephemeral: bytes, recipient: bytes, associated: bytes) -> tuple[bytes, bytes]:

@@ -28,7 +28,7 @@ def _passes(power: int, number: int, twos: int) -> bool:
 def largest_primes(degree: int, bits: int, count: int) -> tuple[int, ...]:
     """Return the `count` largest primes of exactly `bits` bits that are 1 mod 2 * degree, largest first.
 
-    ValueError when there are not as many.
+    ValueError if there are fewer.
     """
     step = 2 * degree
     candidate = ((1 << bits) - 1) // step * step + 1
@@ -47,7 +47,7 @@ def largest_primes(degree: int, bits: int, count: int) -> tuple[int, ...]:
 def seal_primes(degree: int, bits: tuple[int, ...]) -> tuple[int, ...]:
     """Return the primes that SEAL's `CoeffModulus::Create(degree, bits)` returns, in its order.
 
-    Of several primes of one size the smallest comes first. ValueError when there are not enough of a size.
+    Of several primes of one size the smallest comes first. ValueError if there are not enough of a size.
     """
     pools = {size: list(largest_primes(degree, size, bits.count(size))) for size in set(bits)}
     return tuple(pools[size].pop() for size in bits)

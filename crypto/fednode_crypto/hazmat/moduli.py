@@ -1,4 +1,4 @@
-"""Rows of residues modulo several primes, without any transform: what sums, shares and encodings need."""
+"""Rows of residues modulo several primes, without any transform: enough for sums, shares and encodings."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,7 +33,7 @@ class Moduli:
     shift: Words = field(repr=False)
 
     def rows(self, a: Words) -> Words:
-        """Return `a` as one row a prime and vector. ValueError when it has not the rows or is not contiguous."""
+        """Return `a` as one row for each prime and vector. ValueError for a wrong shape or a non-contiguous array."""
         if not a.flags.c_contiguous or a.shape[-2:] != (len(self.primes), self.degree):
             raise ValueError(f"a polynomial needs {len(self.primes)} contiguous rows of {self.degree}: got {a.shape}")
         return a.reshape(-1, self.degree)
@@ -53,7 +53,7 @@ class Moduli:
         kernels.scale_add(self.rows(a), self.rows(b), words(weights), words(scaled), self.q)
 
     def scaled(self, a: Words) -> Words:
-        """Return floor(a 2^64 / p) for each residue, or one less: what speeds up multiplying by `a`."""
+        """Return floor(a 2^64 / p) for each residue, or one less: it speeds up multiplying by `a`."""
         return np.asarray(kernels.scaled(self.rows(a), self.q, self.ratio, self.shift)).reshape(a.shape)
 
     def residues(self, integers: NDArray[np.int64]) -> Words:

@@ -27,7 +27,7 @@ _LIMBS = 4
 
 @dataclass(frozen=True, slots=True)
 class LaneLayout:
-    """How values stand in a block: `lanes` of `lane_bits` bits a coefficient, above `shift` bits for the error.
+    """The place of values in a block: `lanes` of `lane_bits` bits a coefficient, above `shift` bits for the error.
 
     `largest` and `small` bound the values and the error of a sum; with these added, both are non-negative.
     """
@@ -46,7 +46,7 @@ class LaneLayout:
 
     @property
     def bias(self) -> int:
-        """D times the packed `largest` values: what makes all lanes non-negative."""
+        """D times the packed `largest` values; adding it makes all lanes non-negative."""
         return sum(self.largest << (self.lane_bits * lane) for lane in range(self.lanes)) << self.shift
 
 
@@ -100,7 +100,7 @@ class Mask(Secret):
         return packed.astype("<u8", copy=False).tobytes()
 
     def open(self, total: Words, block: int, layout: LaneLayout, out: NDArray[np.int64]) -> bool:
-        """Write the values of one block of a sum, `total` (r, n), to `out` (lanes, n) when s is the sum of its secrets.
+        """Write the values of one block of a sum, `total` (r, n), to `out` (lanes, n), if s is the sum of its secrets.
 
         Return whether every error and value is within its bound and nothing stands above the lanes.
         """
@@ -116,7 +116,7 @@ class Mask(Secret):
 
 @lru_cache(maxsize=16)
 def _seal_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.SealTables:
-    """What `cover` needs: for each prime D times the place of each word of lanes, and 2 p - the bias."""
+    """Return the constants of `cover`: for each prime D times the place of each word of lanes, and 2 p - the bias."""
     step = layout.lane_bits * layout.lanes_a_word
     count = -(-layout.lanes // layout.lanes_a_word)
     weights = [[pow(2, layout.shift + step * g, p) for g in range(count)] for p in primes]
@@ -133,7 +133,7 @@ def _seal_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.Se
 
 @lru_cache(maxsize=16)
 def _open_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.OpenTables:
-    """What `uncover` needs: the Chinese remainder theorem in mixed radix (Garner 1959), and all that is added first.
+    """Return the constants of `uncover`: the Chinese remainder theorem in mixed radix (Garner 1959), and the offset.
 
     The sum of an honest round, with the bias and the largest error added, is a number from 0 to q - 1.
     """

@@ -40,7 +40,7 @@ class OpenTables(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def keep_below(row: Words, p: Any, mask: Any) -> Any:
-    """Move what is below p, masked, to the front of `row`; return how many that is."""
+    """Mask `row`, move the words below p to its front, and return how many there are."""
     largest = _0
     for i in range(row.shape[0]):
         row[i] &= mask

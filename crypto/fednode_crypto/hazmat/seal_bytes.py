@@ -1,7 +1,7 @@
 """Byte forms around SEAL objects: protobuf fields (TenSEAL's outer form) and SEAL's own 16-byte header.
 
-Only bytes that our own TenSEAL made come here, never a peer's; what has another form than expected means another
-version of TenSEAL, and is our mistake: RuntimeError. Tried with TenSEAL 0.3.18.
+Only bytes that our own TenSEAL wrote come here, never a peer's. Another form than expected means another version of
+TenSEAL: RuntimeError. Tested with TenSEAL 0.3.18.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """BFV by TenSEAL (Microsoft SEAL): encryption under a public key that nobody generated alone, and decoding.
 
-The only file that imports tenseal. TenSEAL takes nearly any bytes silently, so it never sees a peer's: it loads
-residues that the caller has checked, behind metadata of ciphertexts and keys that it made itself here.
+The only file that imports tenseal. TenSEAL accepts nearly any bytes silently, so it never gets a peer's bytes: it loads
+residues that the caller has checked, behind metadata that it wrote itself here.
 Source of the scheme: Fan, Vercauteren, "Somewhat practical fully homomorphic encryption" (2012).
 """
 
@@ -26,7 +26,7 @@ _SIZES, _CIPHERTEXTS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What SEAL is set up with: degree, sizes of the primes (the last one carries no data), plaintext modulus."""
+    """The parameters of SEAL: degree, sizes of the primes (the last prime carries no data), plaintext modulus."""
 
     degree: int
     prime_bits: tuple[int, ...]
@@ -45,9 +45,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """One TenSEAL context with a key that protects nothing, and the metadata of what it wrote.
+    """A TenSEAL context with a key that protects nothing, and the metadata of the objects it wrote.
 
-    It decodes, and it lends metadata to public contexts.
+    It decodes, and it supplies the metadata of public contexts.
     """
 
     shape: Shape
@@ -72,14 +72,14 @@ class Toolbox:
     def decode(self, phase: Words) -> NDArray[np.int64]:
         """Return the slots, (degree,), nearest to `phase` (r, degree): a ciphertext without its secret part.
 
-        A ciphertext whose second polynomial is 0 decrypts alike under every key.
+        A ciphertext whose second polynomial is 0 decrypts to the same values under every key.
         """
         return np.array(self.vector(np.stack([phase, np.zeros_like(phase)])).decrypt(), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class PublicContext:
-    """A TenSEAL context that holds a public key and no secret one: it can encrypt, and nothing else."""
+    """A TenSEAL context with a public key and no secret key: it can only encrypt."""
 
     tools: Toolbox
     context: Any = field(repr=False)
@@ -96,7 +96,7 @@ class PublicContext:
 
 @lru_cache(maxsize=8)
 def toolbox(shape: Shape) -> Toolbox:
-    """Return the toolbox for this shape; RuntimeError when TenSEAL writes another form than expected."""
+    """Return the toolbox for this shape; RuntimeError if TenSEAL writes another form than expected."""
     import tenseal
 
     context = tenseal.context(

@@ -1,4 +1,4 @@
-"""Parameters of scheme `ring`: any instance is safe to use, since the constructor checks every bound."""
+"""Parameters of scheme `ring`. Every instance is safe to use: the constructor checks every bound."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,28 +16,28 @@ PRIME_BITS: Final[Mapping[int, tuple[int, ...]]] = {4096: (54, 55), 8192: (54, 5
 """All that `LARGEST_MODULUS_BITS` allows: a longer modulus carries more lanes for the same noise."""
 
 MASK_VARIANCE: Final = Fraction(1024, 25)
-"""Variance of a client's secret and error: width 6.4. What is opened is a hint of their sums, and over two or more
-honest clients it leaves ring-LWE of width 3.2 (see `fednode_crypto.ring.scheme`), which the security table is for."""
+"""Variance of a client's secret and error: width 6.4. An opening reveals a hint, their sums; with two or more honest
+clients it leaves ring-LWE of width 3.2 (see `fednode_crypto.ring.scheme`), which the security table is about."""
 
 MOST_LANES: Final = 128
 
 _JUNK: Final = (7, 8)
-"""At most 7 of 8 residues mod q are what an honest sum may hold: thousands of random ones never are."""
+"""At most 7 of 8 residues mod q are valid in an honest sum, so thousands of random ones are never all valid."""
 
 
 @lru_cache(maxsize=4096)
 def small_bound(summands: int) -> int:
-    """Return what no coefficient of the secrets' and errors' sums exceeds, but for a chance of 2^-128 in a whole task.
+    """Return the bound of every coefficient of the sums of secrets and of errors; it fails with 2^-128 in a whole task.
 
     A discrete Gaussian is sub-Gaussian with its own variance (Canonne, Kamath, Steinke 2020); cutting its tails, as the
-    sampler does, only makes it smaller.
+    sampler does, only makes it narrower.
     """
     return noise_tail(MASK_VARIANCE * summands, TASK_DRAWS)
 
 
 @lru_cache(maxsize=256)
 def share_prime(bound: int) -> int:
-    """Return the prime that signed numbers of magnitude `bound` are shared over: the largest of the fewest bits."""
+    """Return the prime over which numbers of magnitude `bound` are shared: the largest of the fewest bits."""
     bits = (2 * bound).bit_length()
     while (found := largest_primes(1, bits, 1)[0]) <= 2 * bound:
         bits += 1
@@ -46,9 +46,9 @@ def share_prime(bound: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RingParams(SumParams):
-    """Parameters of scheme `ring`; sums fit, and honest ones open, but for a chance of 2^-128 in a whole task.
+    """Parameters of scheme `ring`. Honest sums fit and open, except with a chance of 2^-128 in a whole task.
 
-    A coefficient carries its lanes times 2^`shift`, the error of the sum below them.
+    A coefficient carries its lanes times 2^`shift`; the error of the sum is below them.
     """
 
     scheme: ClassVar = "ring"
@@ -75,7 +75,7 @@ class RingParams(SumParams):
 
     @property
     def small(self) -> int:
-        """Largest magnitude of a coefficient of the honest secrets' sum, and of the errors' sum."""
+        """Largest magnitude of a coefficient of the sum of honest secrets, and of the sum of errors."""
         return small_bound(self.summands)
 
     @property
@@ -92,11 +92,6 @@ class RingParams(SumParams):
     def share_bytes(self) -> int:
         """Exact bytes of a share of a client's secret: one number mod `share_prime` a coefficient."""
         return self.ring_degree * self.share_prime.bit_length() // 8
-
-    @property
-    def request_bytes(self) -> int:
-        """0: a holder needs nothing of the sum."""
-        return 0
 
     @property
     def answer_bytes(self) -> int:
