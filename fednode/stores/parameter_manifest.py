@@ -57,7 +57,7 @@ class StoredArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ModelManifest:
     """All of one version."""
 
     version: int
@@ -84,7 +84,7 @@ class Manifest:
         )
 
     @staticmethod
-    def from_bytes(data: object, version: int) -> "Manifest":
+    def from_bytes(data: object, version: int) -> "ModelManifest":
         """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged.
 
         Where the stack has no room to read it that is a `RecursionError`: it says nothing of the manifest.
@@ -101,7 +101,7 @@ class Manifest:
             arrays = tuple(map(_array, json.loads(frame.body)["arrays"]))
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             raise PeerFault(Reason.MALFORMED, "its arrays do not parse") from error
-        return Manifest(version, frame.header.fields("metadata").raw(), arrays)
+        return ModelManifest(version, frame.header.fields("metadata").raw(), arrays)
 
 
 def _array(row: Mapping[str, Any]) -> StoredArray:

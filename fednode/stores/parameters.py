@@ -2,25 +2,26 @@
 
 A model lies in chunks, each under the version that wrote it, and a manifest that names them. A chunk whose bytes did
 not change is not written again: versions share it. The manifest is written last, so a version is there or it is not.
+A version that newer ones have replaced expires.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.cache.backend import CacheBackend, Limits
+from fednode.cache.backend import MISSING, CacheBackend, Limits, Missing, StoreFull, Value, check_ttl
 from fednode.cache.fork_safety import refuse_after_fork
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.chunks import Outline
 from fednode.stores.parameter_manifest import (
     Floats,
-    Manifest,
+    ModelManifest,
     StoredArray,
     StoredChunk,
     check_finite,
@@ -40,6 +41,18 @@ _ROW: Final = 192
 """Bytes that a chunk or an array takes in a manifest at most, but for its name and shape."""
 
 
+class VersionExpired(StoreError):
+    """A version of the parameters was replaced by newer ones, and its time to live has passed."""
+
+
+class Loading(Protocol):
+    """A cache that loads: `Guarded` and `Counted` are two."""
+
+    def get_or_load(self, key: str, loader: Callable[[], Value | Missing], ttl: float | None) -> Value | Missing:
+        """The value under `key`, else what `loader` makes, which is kept for `ttl` seconds."""
+        ...
+
+
 class ParameterSnapshot(NamedTuple):
     """One version as it was written: its arrays in order, read-only, float64 or float32 as they came."""
 
@@ -52,59 +65,63 @@ class ParameterSnapshot(NamedTuple):
 
 
 class ParameterStore:
-    """The parameters called `name`: versions 1, 2, 3, ..., of which the last `keep` can be read.
+    """The parameters called `name`: versions 1, 2, 3, ..., of which the last `keep` can always be read.
 
-    A version becomes visible only when all of it is in the backend, and what a reader got stays as it is. Everything is
-    pinned; `parameter_limits` says how much room it takes. A version that the backend lost is a `StoreError`. Each
-    version has the names, shapes and dtypes that it was written with: a later one may have others. Several stores may
+    A version becomes visible only when all of it is in the backend, and what a reader got stays as it is. The last
+    `keep` versions are pinned; an older one can be read for `life` seconds more, or until a write needs its room, and
+    is `VersionExpired` from then on. `parameter_limits` says how much room all of it takes. A version that the backend
+    lost is a `StoreError`. Each version has the names, shapes and dtypes that it was written with. Several stores may
     share one backend under different names, one at a time under each. Thread-safe for any number of readers and
-    writers.
+    writers. `loading` keeps what is made of a version, see `derived`.
 
     Made over a backend where an earlier store of this name left versions (its process was killed) it has those that
     are whole, and numbers on from there; the rest goes with the next write. So give what begins anew a new name, or
-    `clear` it first. A call that was interrupted (`KeyboardInterrupt`) leaves nothing that the next write or `clear`
-    does not free; the version it wrote is there whole, or not at all. Raises `ValueError` for a `keep` under 1,
-    `TypeError` for a name that is no text, `StoreError` where the backend does not tell what it holds.
+    `clear` it first. Raises `ValueError` for a `keep` under 1 or a `life` that is not above 0, `TypeError` for a name
+    that is not a str, `StoreError` where the backend cannot list what it holds.
     """
 
-    def __init__(self, backend: CacheBackend, name: str, keep: int = 2) -> None:
+    def __init__(
+        self, backend: CacheBackend, name: str, keep: int = 2, life: float = 60.0, loading: Loading | None = None
+    ) -> None:
         if type(keep) is not int or keep < 1:
-            raise ValueError(f"keeping {keep!r} versions leaves nothing to read; keep at least 1, a whole number")
+            raise ValueError(f"keep is {keep!r}; it must be a whole number, at least 1")
         if type(name) is not str:
-            raise TypeError(f"parameters called {name!r} ({type(name).__name__}) have no name; make it text (str)")
+            raise TypeError(f"the name of parameters must be a str, not {type(name).__name__}")
         self._backend = backend
         self._name = name
         self._keep = keep
+        self._life = check_ttl(life)
+        self._loading = loading
         self._prefix = f"parameters/{quote(name, safe='')}"
         self._writing = Lock()
-        self._kept: tuple[Manifest, ...] = ()
+        self._kept: tuple[ModelManifest, ...] = ()
         self._last = 0
-        self._unfreed: set[str] = set()
-        """Keys that may be in the backend, and stay only as far as a version needs them."""
-        self._first = 0
+        # a queue: keys that may be in the backend, and stay only as far as a version needs them
+        self._unfreed: dict[str, None] = {}
         self._adopt()
         refuse_after_fork(self, "_writing")
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The versions that can be read, oldest first."""
+        """The versions that can always be read, oldest first."""
         return tuple(manifest.version for manifest in self._kept)
 
     def write(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> int:
         """Store named arrays of float64 or float32, with JSON metadata, as the next version; returns its number.
 
-        Raises `ValueError` for no arrays, what is no such array (a masked one is none), a value that is not finite, and
-        metadata that is no JSON, would not come back as it is, or is over 64 KiB; `StoreError` where the backend
-        refuses. The version before is then still the newest, and what was stored already is freed.
+        Raises `ValueError` without arrays, for other arrays (masked ones too), a value that is not finite, and metadata
+        that are not JSON, would not come back as they are, or are over 64 KiB; `StoreError` where the backend refuses.
+        The version before is then still the newest, and what was stored already is freed.
         """
         plain, metadata = plain_arrays(arrays), json_metadata(metadata)
         with self._writing:
+            self._backend.sweep()
             self._free()
             try:
                 manifest = self._stored(plain, metadata)
-                kept = (*self._kept, manifest)
-                self._unfreed.update(key for one in kept[: -self._keep] for key in self._keys(one))
-                self._kept, self._last = kept[-self._keep :], manifest.version
+                before = self._kept
+                self._kept, self._last = (*before, manifest)[-self._keep :], manifest.version
+                self._let_expire(before)
             finally:
                 self._free()
         return manifest.version
@@ -113,7 +130,7 @@ class ParameterStore:
         """One version (None: the newest), its arrays of these names (None: all) read-only.
 
         Raises `StoreError` if that version is not held, or is not what was written; `ValueError` for a name that no
-        array of it has, `TypeError` for a version that is no whole number.
+        array of it has, `TypeError` for a version that is not an int.
         """
         wanted = None if names is None else _names("names of arrays", names)
         manifest, values = self._load(version, lambda stored: wanted is None or stored.chunk.array in wanted)
@@ -153,32 +170,56 @@ class ParameterStore:
                     found[stored.id].flags.writeable = False
         return found
 
+    def derived(self, what: str, version: int, make: Callable[[], Value], life: float) -> Value:
+        """The value that `make` makes of a version: loaded once, whoever else asks, and kept for `life` seconds.
+
+        `what` names it among the things that are made of versions. Without a `loading` cache it is made at each call.
+        Raises `VersionExpired` where it is not kept and the version has expired, and what `make` raises.
+        """
+
+        def load() -> Value | Missing:
+            there = version in self.versions or self._backend.get(self._manifest_key(version)) is not MISSING
+            return make() if there else MISSING
+
+        if self._loading is None:
+            found = load()
+        else:
+            found = self._loading.get_or_load(f"{self._prefix}/{what}@{version}", load, life)
+        if isinstance(found, Missing):
+            raise self._expired(version)
+        return found
+
     def clear(self) -> None:
         """Forget every version; the next one is numbered as if they were still there."""
         with self._writing:
-            self._unfreed.update(key for one in self._kept for key in self._keys(one))
             self._kept = ()
+            self._unfreed |= dict.fromkeys(self._found_keys())
             self._free()
+
+    def _found_keys(self) -> dict[str, int]:
+        """The keys of this store that are in the backend, each with the version that it names."""
+        start = len(self._prefix) + 1
+        found = ((key, _number_in(key[start:])) for key in self._backend.keys(f"{self._prefix}/"))
+        return {key: number for key, number in found if number is not None}
 
     def _adopt(self) -> None:
         """Take over the versions that an earlier store left whole, and note the rest of its keys for the next write."""
-        names = {key: key[len(self._prefix) + 1 :] for key in self._backend.keys(f"{self._prefix}/")}
-        ours = {key: number for key, name in names.items() if (number := _number_in(name)) is not None}
-        whole: list[Manifest] = []
-        for version in sorted((number for key, number in ours.items() if names[key].isdigit()), reverse=True):
+        ours = self._found_keys()
+        whole: list[ModelManifest] = []
+        for version in sorted((number for key, number in ours.items() if "@" not in key), reverse=True):
             found = self._backend.get_many([self._manifest_key(version)])
             with suppress(PeerFault):
-                manifest = Manifest.from_bytes(found.get(self._manifest_key(version)), version)
+                manifest = ModelManifest.from_bytes(found.get(self._manifest_key(version)), version)
                 if self._keys(manifest) <= ours.keys():
                     whole.insert(0, manifest)
             if len(whole) == self._keep:
                 break
         self._kept, self._last = tuple(whole), max(ours.values(), default=0)
-        self._unfreed.update(ours)
+        self._unfreed |= dict.fromkeys(ours)
 
     # --- writing
 
-    def _stored(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> Manifest:
+    def _stored(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> ModelManifest:
         """Pin what is new of these arrays, then their manifest."""
         version, before = self._last + 1, self._kept[-1].arrays if self._kept else ()
         known = {(array.dtype, stored.chunk): stored for array in before for stored in array.chunks}
@@ -196,31 +237,49 @@ class ParameterStore:
                     self._pin(self._chunk_key(stored), data)
                 chunks.append(stored)
             listed.append(StoredArray(name, array.shape, dtype_of(array), tuple(chunks)))
-        manifest = Manifest(version, metadata, tuple(listed))
+        manifest = ModelManifest(version, metadata, tuple(listed))
         self._pin(self._manifest_key(version), manifest.to_bytes())
         return manifest
 
     def _pin(self, key: str, data: bytes) -> None:
-        # noted before: whatever breaks this off, it is freed, unless a version needs it in the end
-        self._unfreed.add(key)
-        self._backend.pin(key, data)
+        # noted before: if the write fails, it is freed
+        self._unfreed[key] = None
+        try:
+            self._backend.pin(key, data)
+        except StoreFull:
+            expiring = self._found_keys().keys() - self._unfreed.keys() - self._needed()
+            if not expiring:
+                raise
+            for old in expiring:
+                self._backend.delete(old)
+            self._backend.pin(key, data)
+
+    def _let_expire(self, before: tuple[ModelManifest, ...]) -> None:
+        """Give a time to live to what `before` needed and no version needs now.
+
+        A reader may be on its way through one of these versions: it finds all of it for as long as that lives.
+        """
+        for key in set().union(*map(self._keys, before)) - self._needed():
+            try:
+                value = self._backend.get(key)
+                if not isinstance(value, Missing):
+                    self._backend.set(key, value, self._life)
+            except StoreError:
+                self._unfreed[key] = None
 
     def _free(self) -> None:
-        """Delete what no version needs; what cannot be deleted now is left for the next time."""
-        if not self._unfreed:
-            return
-        self._unfreed.difference_update(*map(self._keys, self._kept))
-        left = tuple(self._unfreed)
-        # where the last time ended: what can never be deleted keeps nothing else here
-        start, failures = self._first % max(1, len(left)), 0
-        for number in (*range(start, len(left)), *range(start)):
+        """Delete what no version needs; what cannot be deleted now goes to the end of the queue, for the next time."""
+        failures, needed = 0, self._needed()
+        for key in tuple(self._unfreed):
+            del self._unfreed[key]
+            if key in needed:
+                continue
             try:
-                self._backend.delete(left[number])
-                self._unfreed.discard(left[number])
+                self._backend.delete(key)
             except StoreError:
+                self._unfreed[key] = None
                 failures += 1
                 if failures == _FAILURES:
-                    self._first = number + 1
                     return
 
     # --- keys
@@ -231,38 +290,44 @@ class ParameterStore:
     def _chunk_key(self, stored: StoredChunk) -> str:
         return f"{self._prefix}/{stored.id}@{stored.version}"
 
-    def _keys(self, manifest: Manifest) -> set[str]:
+    def _keys(self, manifest: ModelManifest) -> set[str]:
         return {self._manifest_key(manifest.version), *map(self._chunk_key, manifest.chunks())}
+
+    def _needed(self) -> set[str]:
+        return set().union(*map(self._keys, self._kept))
 
     # --- reading
 
-    def _load(self, version: int | None, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]]:
+    def _load(self, version: int | None, wanted: _Wanted) -> tuple[ModelManifest, dict[str, bytes]]:
         """A version's manifest as it lies in the backend, and the values of those chunks that are wanted."""
         if version is not None and type(version) is not int:
-            raise TypeError(f"a version of type {type(version).__name__} means nothing; give its number (int)")
+            raise TypeError(f"a version must be an int, not {type(version).__name__}")
         while True:
             held = self.versions
             if not held:
                 raise StoreError(f"no version of the parameters {self._name} was written yet; write one first")
             number = held[-1] if version is None else version
-            if number in held:
-                try:
-                    return self._found(number, wanted)
-                except _Absent as absent:
-                    # a writer that frees a version has made it unreadable before
-                    if number in self.versions:
-                        raise self._damage(number, absent.key, "missing or damaged") from None
+            if not 0 < number <= self._last:
+                raise StoreError(
+                    f"the parameters {self._name} have no version {number}; versions that can be read are {list(held)}"
+                )
+            try:
+                return self._found(number, wanted)
+            except _Absent as absent:
+                # a writer makes a version unreadable before it lets it go: still readable, so the backend lost a part
+                if number in self.versions:
+                    raise self._damage(number, absent.key, "missing or damaged") from None
             if version is not None:
-                raise StoreError(f"version {number} of the parameters {self._name} is not held; held are {list(held)}")
-            # a reader of the newest was overtaken by `keep` writes, or by `clear`
+                raise self._expired(number)
+            # `keep` writes, or a `clear`, came between the look at the newest version and the read
 
-    def _found(self, version: int, wanted: _Wanted) -> tuple[Manifest, dict[str, bytes]]:
+    def _found(self, version: int, wanted: _Wanted) -> tuple[ModelManifest, dict[str, bytes]]:
         key = self._manifest_key(version)
         manifests = self._backend.get_many([key])
         if key not in manifests:
             raise _Absent(key)
         try:
-            manifest = Manifest.from_bytes(manifests[key], version)
+            manifest = ModelManifest.from_bytes(manifests[key], version)
         except PeerFault as fault:
             raise self._damage(version, key, f"damaged ({fault})") from fault
         chosen = {self._chunk_key(stored): stored for stored in manifest.chunks() if wanted(stored)}
@@ -276,6 +341,12 @@ class ParameterStore:
         if not isinstance(value, bytes) or hashlib.sha256(value).digest() != stored.sha256:
             raise self._damage(version, key, "damaged: it is not what was written")
         return value
+
+    def _expired(self, version: int) -> VersionExpired:
+        return VersionExpired(
+            f"version {version} of the parameters {self._name} has expired; versions that can be read are "
+            f"{list(self.versions)}"
+        )
 
     def _damage(self, version: int, key: str, what: str) -> StoreError:
         return StoreError(
@@ -293,30 +364,33 @@ class _Absent(Exception):
 
 
 def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
-    """Room for `keep` versions of a model and the one that is being written, trained arrays in float64, and no more."""
+    """Room for `keep` versions of a model, one that expires and one that is being written, trained arrays in float64.
+
+    A write that finds an older version still there deletes it before its time.
+    """
     chunks, trained = outline.chunks(), frozenset(outline.trained.names)
     largest = max(chunk.count * (8 if chunk.array in trained else 4) for chunk in chunks)
     manifest = _METADATA + len(outline.to_bytes()) + _ROW * (len(chunks) + len(outline.names))
     return Limits(
-        entries=(keep + 1) * (len(chunks) + 1),
-        total_bytes=(keep + 1) * (8 * outline.trained.dimension + manifest) + 4 * outline.frozen.dimension,
+        entries=(keep + 2) * (len(chunks) + 1),
+        total_bytes=(keep + 2) * (8 * outline.trained.dimension + manifest) + 4 * outline.frozen.dimension,
         value_bytes=max(largest, manifest),
     )
 
 
 def _number_in(name: str) -> int | None:
-    """The version that a key of the store names, without its prefix; None for a key that is none of its."""
+    """The version that a key of the store names, without its prefix; None for another's key."""
     digits = name.rpartition("@")[2] if "@" in name else name
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS else None
 
 
 def _names(what: str, names: Iterable[str]) -> frozenset[str]:
     if isinstance(names, str):
-        raise ValueError(f"the {what} come in a list; write [{names!r}]")
+        raise ValueError(f"{what} must be a list; write [{names!r}]")
     try:
         return frozenset(names)
     except TypeError as error:
-        raise TypeError(f"the {what} come in a list of text, which {names!r} is not") from error
+        raise TypeError(f"{what} must be a list of str, not {names!r}") from error
 
 
 def _as_float32(values: NDArray[np.generic]) -> NDArray[np.float32]:

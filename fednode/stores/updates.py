@@ -1,9 +1,8 @@
 """Sealed updates that wait for their round to be opened: pinned, never evicted, accepted once.
 
 An evicting cache loses updates unread (29 to 96 % on a federated trace), so every update is pinned: no eviction
-reaches it, over any backend and any policy, also where others keep evictable entries in the same one. A push that
-finds no room is told when to come back. Every loss a backend causes all the same is found by `get` and has a name:
-`UpdateLost`.
+reaches it, over any backend and any policy, also beside evictable entries in the same backend. A push that finds no
+room is told when to come back. Whatever the backend loses all the same, `get` reports as `UpdateLost`.
 """
 
 import math
@@ -22,13 +21,13 @@ from fednode.stores.update_ids import PREFIX, PinOwner, UpdateId, UpdateLost, Up
 
 __all__ = ["PinOwner", "UpdateId", "UpdateLost", "UpdateStore", "UpdateUsage"]
 
-_TURNS: Final = 64
+_STRIPES: Final = 64
 _FAILURES: Final = 3
 """Deletions that may fail in one call: a server that is away is not asked for all that is left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Held:
+class _Stored:
     """One accepted update; another one under the same id is another object."""
 
     size: int
@@ -42,33 +41,27 @@ class UpdateStore:
     them refused at the cost of one number a task. The keys that begin with "update/" belong to this store.
 
     Made over a backend where an earlier store left updates (its process was killed) it knows them: `ids` and `usage`
-    tell of them, and they keep their room until `consume` frees them, which a new task does with all of
-    `usage().owners`. What the earlier one had consumed nobody knows any more: do not go on with its task.
+    list them, and they keep their room until `consume` frees them, which a new task does with all of
+    `usage().owners`. Which rounds the earlier store had consumed is not known: do not go on with its task.
 
-    Thread-safe; the lock is not held while the backend works, and pushes of one update take turns. An interrupted
-    call (`KeyboardInterrupt`) leaves nothing that the next `put` or `consume` does not free, an interrupted push was
-    taken or was not. Raises `ValueError` for a retry time that is not finite and above 0, `StoreError` where the
-    backend does not tell what it holds.
+    Thread-safe; the lock is not held while the backend works. Raises `ValueError` for a retry time that is not finite
+    and above 0, `StoreError` where the backend cannot list what it holds.
     """
 
     def __init__(self, backend: CacheBackend, retry_after: float) -> None:
         self._backend = backend
         self._retry_after = _seconds(retry_after)
         self._lock = Lock()
-        # held while an update's value is pinned or deleted: what was stored since is never deleted by an older wish,
-        # and who pushes the same waits to be told how that ended
-        self._turns = tuple(Lock() for _ in range(_TURNS))
-        self._arriving: set[UpdateId] = set()
-        """Whose value is on its way, under its turn; or it was broken off, and the value may be there."""
-        self._stored: dict[tuple[str, int], dict[str, _Held]] = {}
-        self._unfreed: set[UpdateId] = set()
-        """What nobody is to get any more, and may still be in the backend."""
-        self._first = 0
+        # serialises pin and delete per update, so that a late delete cannot remove a newer value
+        self._stripes = tuple(Lock() for _ in range(_STRIPES))
+        self._stored: dict[tuple[str, int], dict[str, _Stored]] = {}
+        # a queue: what nobody is to get any more, and may still be in the backend
+        self._unfreed: dict[UpdateId, None] = {}
         self._closed: dict[str, int] = {}
         self._refusals = self._losses = 0
         self._lost: set[UpdateId] = set()
         self._adopt()
-        refuse_after_fork(self, "_lock", "_turns")
+        refuse_after_fork(self, "_lock", "_stripes")
 
     def put(self, task: str, round_number: int, client: str, payload: bytes) -> None:
         """Store one sealed update and pin it until its round is consumed.
@@ -78,24 +71,30 @@ class UpdateStore:
         limit of one value, `TypeError` for a payload that is not bytes, and `PeerFault`: "repeated" if this client's
         update of this round is here already, whatever the bytes, "round-closed" if this round or a later one of the
         task was consumed. One that `get` found lost may be sent again.
+
+        How a push and the end of its round interleave:
+
+        1. A pushes: its round is open, so A pins the value in the backend.
+        2. B consumes the round. A's update is not listed yet, so B does not delete it.
+        3. A's pin returns. A finds its round closed, marks its own value to be deleted, and is refused.
         """
         if type(payload) is not bytes:
-            raise TypeError(f"an update of type {type(payload).__name__} is not sealed; give its bytes")
+            raise TypeError(f"an update must be sealed bytes, not {type(payload).__name__}")
         update = UpdateId(task, round_number, client)
         self._free_leftovers()
-        with self._turn(update):
+        with self._stripe(update):
             self._admit(update)
             try:
                 self._backend.pin(update.key(), payload)
             except StoreFull as full:
-                self._not_stored(update)
                 raise self._refused(full) from full
-            except (TooLarge, TypeError, ValueError):
-                self._not_stored(update)
+            except TooLarge:
+                raise
+            except StoreError:
+                self._not_known(update)
                 raise
             in_time = self._take(update, len(payload))
         if not in_time:
-            # the round was consumed while the backend worked: nobody else would ever delete this value
             self._free_leftovers()
             raise _closed(update)
 
@@ -116,7 +115,7 @@ class UpdateStore:
         if isinstance(value, bytes):
             return value
         with self._lock:
-            # the same before and after: a push or a `consume` that ran in between is no loss
+            # the same object before and after: no push or `consume` ran in between, so the value is lost
             if expected is None or self._find(update) is not expected:
                 return MISSING
             if update not in self._lost:
@@ -136,9 +135,9 @@ class UpdateStore:
         with self._lock:
             self._closed[task] = max(round_number, self._closed.get(task, round_number))
             owned = {UpdateId(task, round_number, name) for name in self._stored.get((task, round_number), ())}
-            # what was withdrawn, or consumed before, and could not be deleted yet is not told again
-            gone = sorted(owned - self._unfreed)
-            self._unfreed |= owned
+            # without what was withdrawn, or consumed before, and could not be deleted yet
+            gone = sorted(owned - self._unfreed.keys())
+            self._unfreed |= dict.fromkeys(owned)
         self._free_leftovers()
         return tuple(gone)
 
@@ -151,13 +150,13 @@ class UpdateStore:
         with self._lock:
             if client not in self._stored.get((task, round_number), ()):
                 return
-            self._unfreed.add(update)
+            self._unfreed[update] = None
         self._free_leftovers()
 
     def ids(self) -> tuple[UpdateId, ...]:
         """All that are stored and not consumed, sorted."""
         with self._lock:
-            return tuple(sorted(set(self._pinned()) - self._unfreed))
+            return tuple(sorted(set(self._pinned()) - self._unfreed.keys()))
 
     def usage(self) -> UpdateUsage:
         """Who holds pins, and how often there was no room."""
@@ -175,106 +174,89 @@ class UpdateStore:
             if update is None:
                 continue
             value: object = b""
-            # one that is lost already is so for whoever asks for it
+            # a lost one is listed, and reported to whoever asks for it
             with suppress(PinLost):
                 value = self._backend.get(key)
             if isinstance(value, bytes):
-                self._stored.setdefault((update.task, update.round), {})[update.client] = _Held(len(value))
+                self._stored.setdefault((update.task, update.round), {})[update.client] = _Stored(len(value))
 
-    def _turn(self, update: UpdateId) -> Lock:
-        return self._turns[hash(update) % _TURNS]
+    def _stripe(self, update: UpdateId) -> Lock:
+        return self._stripes[hash(update) % _STRIPES]
 
     # --- under the lock
 
     def _pinned(self) -> Iterator[UpdateId]:
         return (UpdateId(*owner, client) for owner, held in self._stored.items() for client in held)
 
-    def _find(self, update: UpdateId) -> _Held | None:
+    def _find(self, update: UpdateId) -> _Stored | None:
         found = self._stored.get((update.task, update.round), {}).get(update.client)
         return None if update in self._unfreed else found
 
     def _is_closed(self, update: UpdateId) -> bool:
         return update.task in self._closed and update.round <= self._closed[update.task]
 
-    # --- under an update's turn
+    # --- under an update's stripe
 
     def _admit(self, update: UpdateId) -> None:
-        """Raise for what may not come in; else it is arriving, and whatever breaks it off, it is freed or taken."""
+        """Raise for what may not come in."""
         self._free(update)
         with self._lock:
             if self._is_closed(update):
                 raise _closed(update)
-            if update in self._unfreed or update in self._arriving:
+            if update in self._unfreed:
                 self._refusals += 1
                 wait = self._retry_after
-                what = "was withdrawn" if update in self._unfreed else "came before, was broken off"
-                raise StoreFull(f"{update} {what} and still takes up its room; retry in {wait:g} s", wait)
+                raise StoreFull(f"{update} was withdrawn and still takes up its room; retry in {wait:g} s", wait)
             if self._find(update) is not None and update not in self._lost:
                 raise PeerFault(Reason.REPEATED, f"{update} in round {update.round} came before")
-            self._arriving.add(update)
 
-    def _not_stored(self, update: UpdateId) -> None:
+    def _not_known(self, update: UpdateId) -> None:
+        """The backend failed: the value may be there or not, so it is to be deleted, unless the update is listed."""
         with self._lock:
-            self._arriving.discard(update)
+            if self._find(update) is None:
+                self._unfreed[update] = None
 
     def _take(self, update: UpdateId, size: int) -> bool:
-        """Have it, or find that its round was consumed meanwhile: then it is to be freed."""
+        """List it as stored; False where its round was consumed meanwhile: then it is to be deleted."""
         with self._lock:
             closed = self._is_closed(update)
             if closed:
-                self._unfreed.add(update)
+                self._unfreed[update] = None
             self._lost.discard(update)
-            self._stored.setdefault((update.task, update.round), {})[update.client] = _Held(size)
-            self._arriving.discard(update)
+            self._stored.setdefault((update.task, update.round), {})[update.client] = _Stored(size)
         return not closed
 
     def _free(self, update: UpdateId) -> bool:
-        """Delete one that was consumed, withdrawn or broken off; False where the backend cannot: it stays marked."""
-        with self._lock:
-            if self._find(update) is not None:
-                # broken off when it had been taken, or when it came again for one that was lost
-                self._arriving.discard(update)
-            if update not in self._unfreed and update not in self._arriving:
-                return True
+        """Delete it if it is marked; False where the backend cannot: it stays marked, and goes to the end of the
+        queue."""
+        if update not in self._unfreed:
+            return True
         try:
             self._backend.delete(update.key())
         except StoreError:
+            with self._lock:
+                self._unfreed[update] = self._unfreed.pop(update, None)
             return False
-        self._freed(update)
-        return True
-
-    def _freed(self, update: UpdateId) -> None:
         owner = (update.task, update.round)
         with self._lock:
             self._stored.get(owner, {}).pop(update.client, None)
             if not self._stored.get(owner, True):
                 del self._stored[owner]
             self._lost.discard(update)
-            self._arriving.discard(update)
-            self._unfreed.discard(update)
+            self._unfreed.pop(update, None)
+        return True
 
     # ---
 
     def _free_leftovers(self) -> None:
-        """Delete what nobody is to get; what the backend cannot delete now is left for the next time."""
-        if not self._unfreed and not self._arriving:
-            return
+        """Delete what is marked; what the backend cannot delete now is left for the next time."""
         with self._lock:
-            unfreed = tuple(self._unfreed)
-            left = (*unfreed, *(self._arriving - self._unfreed))
-            # where the last time ended: what can never be deleted keeps nothing else here
-            start = self._first % max(1, len(left))
+            left = tuple(self._unfreed)
         failures = 0
-        for number in (*range(start, len(left)), *range(start)):
-            update = left[number]
-            turn = self._turn(update)
-            # held: its value is on its way, and no leftover
-            if number >= len(unfreed) and turn.locked():
-                continue
-            with turn:
+        for update in left:
+            with self._stripe(update):
                 failures += not self._free(update)
             if failures == _FAILURES:
-                self._first = number + 1
                 return
 
     def _refused(self, full: StoreFull) -> StoreFull:
@@ -290,7 +272,7 @@ class UpdateStore:
         if lost is not None:
             return f"{'damaged on' if lost.damaged else 'gone from'} {lost.place}; {WHAT_KEEPS_PINS}"
         if there:
-            return f"damaged in {self._backend}: something else stands there; see who else writes to it"
+            return f"damaged in {self._backend}: another value is under its key; see who else writes there"
         return f"gone from {self._backend}, or damaged; use a cache backend that keeps what is pinned"
 
 
@@ -306,5 +288,5 @@ def _seconds(retry_after: float) -> float:
     except OverflowError:
         seconds = math.inf
     if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"a retry time of {seconds} s means nothing; give seconds above 0")
+        raise ValueError(f"retry_after is {seconds} s; it must be finite and above 0")
     return seconds

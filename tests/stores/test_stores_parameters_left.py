@@ -1,4 +1,4 @@
-"""`ParameterStore`: what an earlier store left."""
+"""`ParameterStore` over a backend where an earlier store left versions."""
 
 from pathlib import Path
 
@@ -27,7 +27,8 @@ def test_a_store_made_anew_has_the_versions_that_are_whole_and_frees_the_rest(tm
         backend.pin("parameters/model/w/0@4", b"half written")
         backend.pin("parameters/model/what", b"not the store's")
         ParameterStore(backend, "model/x").write(one(7.0), {})
-    with FileBackend(tmp_path, FakeClock(), room, WhenFull.REFUSE) as backend:
+    clock = FakeClock()
+    with FileBackend(tmp_path, clock, room, WhenFull.REFUSE) as backend:
         before = sorted(backend.keys())
         again = ParameterStore(backend, "model", keep=2)
         assert again.versions == (2, 3) and again.metadata() == {"number": 2}
@@ -36,6 +37,7 @@ def test_a_store_made_anew_has_the_versions_that_are_whole_and_frees_the_rest(tm
         assert sorted(backend.keys()) == before
         assert again.write({"w": np.full(3, 9.0), "kept": np.ones(2)}, {}) == 5
         assert {stored.id: stored.version for stored in again.chunks()} == {"w/0": 5, "kept/0": 1}
+        clock.sleep(100.0)
         assert sorted(backend.keys("parameters/model/")) == [
             "parameters/model/3",
             "parameters/model/5",

@@ -248,7 +248,7 @@ def test_what_names_no_update_is_refused_by_every_call(update: Any, error: type[
 @pytest.mark.parametrize("payload", ["text", bytearray(b"a"), memoryview(b"a"), None])
 def test_only_bytes_are_sealed(payload: object) -> None:
     store = store_of()
-    with pytest.raises(TypeError, match=f"{type(payload).__name__} is not sealed"):
+    with pytest.raises(TypeError, match=type(payload).__name__):
         store.put("task", 1, "ann", payload)  # type: ignore[arg-type]
     assert store.ids() == ()
 
@@ -453,7 +453,7 @@ def test_a_push_is_repeated_only_where_the_first_one_was_taken() -> None:
     second.start()
     # others' pushes wait for nobody
     others = [UpdateId("task", 1, f"client-{number}") for number in range(200)]
-    other = next(one for one in others if store._turn(one) is not store._turn(UpdateId("task", 1, "ann")))
+    other = next(one for one in others if store._stripe(one) is not store._stripe(UpdateId("task", 1, "ann")))
     store.put(other.task, other.round, other.client, b"o")
     assert outcomes == []
     backend.go.set()
@@ -464,5 +464,5 @@ def test_a_push_is_repeated_only_where_the_first_one_was_taken() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 10**400])
 def test_a_retry_time_that_means_nothing_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="retry time"):
+    with pytest.raises(ValueError, match="retry_after"):
         UpdateStore(backend_of(), retry_after=seconds)

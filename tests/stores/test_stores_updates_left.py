@@ -1,4 +1,4 @@
-"""`UpdateStore`: what was withdrawn, and what an earlier store or a failed call left."""
+"""`UpdateStore`: what an earlier store left, a backend that fails, and what was withdrawn."""
 
 import threading
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_an_update_that_was_lost_before_the_store_was_made_anew_is_lost() -> Non
         UpdateStore(backend, retry_after=1.0).get("t", 1, "a")
 
 
-# --- a push whose answer is lost
+# --- a backend that fails
 
 
 class _PinsAndFails(MemoryBackend):

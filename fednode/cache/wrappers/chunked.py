@@ -1,8 +1,8 @@
 """Any backend for values larger than it takes: in pieces under a manifest, all of it or a miss."""
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock
 from typing import Final
@@ -33,10 +33,10 @@ from fednode.cache.values.pieces import (
     key_bytes,
 )
 from fednode.cache.wrappers.admission import fits_beside_pins
-from fednode.cache.wrappers.piece_index import ANY_BYTES, TAG, PieceBook, piece_names, place_of, record_in
+from fednode.cache.wrappers.counter import EventCounter
+from fednode.cache.wrappers.piece_index import ANY_BYTES, TAG, PieceIndex, piece_names, place_of, record_in
 from fednode.errors import StoreError
 
-_STRIPES: Final = 64
 _GRACE: Final = 10.0
 """Seconds that pieces outlive their manifest: who saw it finds them."""
 _ATTEMPTS: Final = 16
@@ -47,14 +47,14 @@ _SLACK: Final = 1_000
 class Chunked:
     """A `CacheBackend` for values of up to `value_bytes`, over an `inner` that takes `piece_bytes` and a little more.
 
-    `inner` must belong to it alone, and be empty or filled by another `Chunked`. A value of `piece_bytes` or less goes
-    through as it is, a larger one as pieces and, after them, a manifest with a checksum. Where `inner` lost or changed
+    `inner` must belong to it alone, and be empty or filled by another `Chunked`. A value of `piece_bytes` or less is
+    stored as it is, a larger one as pieces and, after them, a manifest with a checksum. Where `inner` lost or changed
     a piece the value is a miss, counted in `damaged`, and the rest of it is freed. A killed process may leave pieces
-    without a manifest in an `inner` that outlives it: they are freed when this is made; those that a call left which
-    was interrupted, by a later `set`, `pin` or `sweep`. Over a `MemoryBackend` or `FileBackend` a value that does not
-    fit beside what is pinned is refused before anything makes way; another `inner` that evicts may have evicted by
-    then, the older value under that key too. `usage` is that of `inner`: each piece counts as an entry; `sweep` counts
-    values. Raises `ValueError` for sizes with which it would never cut.
+    without a manifest in an `inner` that outlives it: they are freed when this is made. Over a `MemoryBackend` or
+    `FileBackend` a value that does not fit beside what is pinned is refused before anything makes way; another `inner`
+    that evicts may have evicted by then, the older value under that key too. `usage` is that of `inner`: each piece
+    counts as an entry; `sweep` counts values. Writes take turns. Raises `ValueError` for sizes with which nothing is
+    ever cut.
     """
 
     def __init__(
@@ -68,23 +68,19 @@ class Chunked:
         if value_bytes < piece_bytes:
             raise ValueError(
                 f"values of {value_bytes} bytes at most are never cut into pieces of {piece_bytes} bytes; give smaller "
-                "pieces, or leave the cutting out"
+                "pieces, or use the cache without Chunked"
             )
         self._inner = inner
         self._piece_bytes = piece_bytes
         self._value_bytes = value_bytes
         self._draw = draw
         self._limit = encoded_limit(value_bytes)
-        self._stripes = tuple(Lock() for _ in range(_STRIPES))
-        self._lock = Lock()
-        # serialises those that pin for a moment: two at once might refuse each other
-        self._holding = Lock()
-        self._tight = False
-        self._book = PieceBook(inner)
+        self._writing = Lock()
+        self._index = PieceIndex(inner)
         self._most_split = _SLACK
-        self._damaged = self._refused = 0
-        self._book.load()
-        refuse_after_fork(self, "_stripes", "_lock", "_holding")
+        self._damaged, self._refused = EventCounter(), EventCounter()
+        self._index.load()
+        refuse_after_fork(self, "_writing")
 
     def __str__(self) -> str:
         return str(self._inner)
@@ -105,7 +101,7 @@ class Chunked:
         self._store(key, value, check_ttl(ttl), pinned=False)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
-        """As `CacheBackend.set_many`; one by one, for what has pieces needs an order."""
+        """As `CacheBackend.set_many`, one value after the other."""
         check_items(items)
         check_ttl(ttl)
         for key, value in items.items():
@@ -118,21 +114,23 @@ class Chunked:
     def delete(self, key: str) -> bool:
         """As `CacheBackend.delete`."""
         place = place_of(key)
-        with self._stripe(key):
-            self._book.begin(key)
+        with self._changing(key):
             there = self._inner.delete(place)
-            self._book.keep(key, None)
+            self._index.keep(key, None)
         return there
 
     def clear(self) -> None:
         """Forget everything."""
-        self._clear_within(self._stripes)
+        with self._writing:
+            self._inner.clear()
+            self._index.clear()
 
     def sweep(self) -> int:
         """Free what has expired; the number of values freed. No work where `inner` frees nothing."""
-        self._settle_open()
-        freed = self._inner.sweep()
-        return max(0, freed - self._look_for_gone()) if freed and len(self._book) else freed
+        with self._writing:
+            self._index.settle()
+            freed = self._inner.sweep()
+            return max(0, freed - self._drop_gone()) if freed and len(self._index) else freed
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """As `CacheBackend.keys`."""
@@ -140,23 +138,42 @@ class Chunked:
         return (place[1:] for place in places)
 
     def usage(self) -> Usage:
-        """Entries, bytes and counts of `inner`; what was refused or damaged here is added."""
+        """Entries, bytes and counts of `inner`, with what was refused or damaged here."""
         inner = self._inner.usage()
-        return replace(inner, damaged=inner.damaged + self._damaged, refusals=inner.refusals + self._refused)
+        return replace(
+            inner, damaged=inner.damaged + self._damaged.value, refusals=inner.refusals + self._refused.value
+        )
+
+    # --- writing, one at a time
 
     def _store(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         check_key(key)
-        self._settle_open()
         if record_in(value) is None and size_of(value) <= self._piece_bytes:
-            # one that another thread makes too large meanwhile is cut
-            with suppress(TooLarge):
-                self._store_whole(key, value, ttl, pinned=pinned)
+            # a value that another thread makes too large meanwhile is cut
+            with suppress(TooLarge), self._changing(key):
+                self._put(key, value, ttl, pinned=pinned)
+                self._index.keep(key, None)
                 return
         ready = self._cut(key, value)
-        with self._stripe(key):
-            self._store_pieces(key, ready, ttl, pinned=pinned)
-        if len(self._book) > self._most_split:
-            self._look_for_gone()
+        with self._changing(key):
+            if ready.pieces:
+                self._require_room(key, ready)
+                self._index.begin(key, ready.manifest)
+            if pinned or not self._stored_unpinned(key, ready, ttl):
+                self._store_pinned(key, ready, ttl, pinned=pinned)
+            self._index.keep(key, ready.manifest.generation)
+            if len(self._index) > self._most_split:
+                self._drop_gone()
+
+    @contextmanager
+    def _changing(self, key: str) -> Iterator[None]:
+        with self._writing:
+            self._index.settle()
+            try:
+                yield
+            except StoreError:
+                self._index.failed(key)
+                raise
 
     def _cut(self, key: str, value: Value) -> Cut:
         try:
@@ -164,15 +181,9 @@ class Chunked:
             if len(data) > self._limit:
                 raise TooLarge(len(data), self._limit)
         except TooLarge:
-            self._count_refused()
+            self._refused.one()
             raise
         return cut(key_bytes(key), data, self._piece_bytes, self._draw(GENERATION_BYTES))
-
-    def _store_whole(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
-        with self._stripe(key):
-            self._book.begin(key)
-            self._put(key, value, ttl, pinned=pinned)
-            self._book.keep(key, None)
 
     def _put(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
         if pinned:
@@ -180,37 +191,18 @@ class Chunked:
         else:
             self._inner.set(place_of(key), value, ttl)
 
-    def _store_pieces(self, key: str, ready: Cut, ttl: float | None, *, pinned: bool) -> None:
-        if ready.pieces:
-            self._require_room(key, ready)
-            self._book.begin_pieces(key, ready.manifest)
-        else:
-            self._book.begin(key)
-        try:
-            if pinned or not self._stored_with_room(key, ready, ttl):
-                self._store_held(key, ready, ttl, pinned=pinned)
-        except StoreError:
-            # of the older value nothing goes that its record names; where that cannot be asked it is left for later
-            with suppress(StoreError):
-                self._book.settle(key)
-            raise
-        self._book.keep(key, ready.manifest.generation)
-
     def _require_room(self, key: str, ready: Cut) -> None:
         sizes = dict(zip(piece_names(key, ready.manifest), map(len, ready.pieces), strict=True))
         sizes[place_of(key)] = size_of((TAG, ready.record))
         if not fits_beside_pins(self._inner, sizes):
-            self._count_refused()
+            self._refused.one()
             raise StoreFull(
                 f"no room for {sum(sizes.values())} more bytes in {len(sizes)} entries beside what is pinned; try "
                 "again later or raise the limits"
             )
 
-    def _stored_with_room(self, key: str, ready: Cut, ttl: float | None) -> bool:
+    def _stored_unpinned(self, key: str, ready: Cut, ttl: float | None) -> bool:
         """Store it as it is; False where something was evicted meanwhile, which may have been a piece of it."""
-        if self._tight and ready.pieces:
-            # there was no room a moment ago: to try costs a write of every piece
-            return False
         evictions = self._inner.usage().evictions
         for name, piece in zip(piece_names(key, ready.manifest), ready.pieces, strict=True):
             self._inner.set(name, bytes(piece), _longer(ttl))
@@ -219,23 +211,26 @@ class Chunked:
         self._inner.set(place_of(key), (TAG, ready.record), ttl)
         return not ready.pieces or self._inner.usage().evictions == evictions
 
-    def _store_held(self, key: str, ready: Cut, ttl: float | None, *, pinned: bool) -> None:
+    def _store_pinned(self, key: str, ready: Cut, ttl: float | None, *, pinned: bool) -> None:
         """Store it with its pieces pinned until all of it is there: some policies would let newcomers go first."""
         names = piece_names(key, ready.manifest)
-        with self._holding:
-            if not pinned:
-                self._book.hold(ready.manifest)
-            evictions = self._inner.usage().evictions
-            for name, piece in zip(names, ready.pieces, strict=True):
-                self._inner.pin(name, bytes(piece))
-            self._put(key, (TAG, ready.record), ttl, pinned=pinned)
-            self._tight = self._inner.usage().evictions != evictions
-            if pinned:
-                return
+        if not pinned:
+            self._index.pinning(ready.manifest)
+        for name, piece in zip(names, ready.pieces, strict=True):
+            self._inner.pin(name, bytes(piece))
+        self._put(key, (TAG, ready.record), ttl, pinned=pinned)
+        if not pinned:
             # in place and of the same size: nothing makes way for them
             for name, piece in zip(names, ready.pieces, strict=True):
                 self._inner.set(name, bytes(piece), _longer(ttl))
-            self._book.let_go(ready.manifest)
+
+    def _drop_gone(self) -> int:
+        gone = self._index.drop_gone()
+        # half of them at most are gone the next time
+        self._most_split = 2 * len(self._index) + _SLACK
+        return gone
+
+    # --- reading
 
     def _whole(self, key: str, content: Value | Missing) -> Value | Missing:
         for _ in range(_ATTEMPTS):
@@ -245,11 +240,11 @@ class Chunked:
             try:
                 data = self._joined(key, record)
             except Damaged:
-                again = self._inner.get(place_of(key))
-                if record_in(again) == record:
+                # 1. we read the record; 2. a writer replaced it and deleted the old pieces; 3. we missed a piece.
+                # Another record by now: read that one. The same record still: it is damaged
+                content = self._inner.get(place_of(key))
+                if record_in(content) == record:
                     return self._drop(key, record)
-                # overwritten while its pieces were fetched: no damage
-                content = again
                 continue
             return self._decoded(data)
         raise StoreError(f"the cached value {key} is overwritten faster than it can be read; give it fewer writers")
@@ -258,9 +253,8 @@ class Chunked:
         try:
             return decode(data)
         except Undecodable:
-            # it is what was stored, and whoever stored it may still read it
-            with self._lock:
-                self._damaged += 1
+            # it is what was stored: a process that knows its kind may still read it
+            self._damaged.one()
             return MISSING
 
     def _joined(self, key: str, record: bytes) -> bytes:
@@ -273,66 +267,22 @@ class Chunked:
         return manifest.join(key_bytes(key), pieces)
 
     def _gone(self, key: str) -> Missing:
-        stripe = self._stripe(key)
-        # held: it may be on its way for the first time, and no reader waits for that
-        if key in self._book and not stripe.locked():
-            with stripe:
-                # nobody writes it now: it expired, or was evicted
+        # no reader waits for a writer: it may be writing this very key for the first time
+        if key in self._index and self._writing.acquire(blocking=False):
+            try:
                 if isinstance(self._inner.get(place_of(key)), Missing):
-                    self._book.keep(key, None)
+                    self._index.keep(key, None)
+            finally:
+                self._writing.release()
         return MISSING
 
     def _drop(self, key: str, record: bytes) -> Missing:
-        with self._stripe(key):
+        with self._changing(key):
             if record_in(self._inner.get(place_of(key))) == record:
-                with self._lock:
-                    self._damaged += 1
-                self._book.begin(key)
+                self._damaged.one()
                 self._inner.delete(place_of(key))
-                self._book.keep(key, None)
+                self._index.keep(key, None)
         return MISSING
-
-    def _look_for_gone(self) -> int:
-        """Free what is left of values that expired or were evicted; how many pieces were gone already."""
-        gone = 0
-        for key in self._book.gone():
-            with self._stripe(key):
-                # nobody writes it now; a write that was under way a moment ago has put its manifest there
-                if isinstance(self._inner.get(place_of(key)), Missing):
-                    gone += self._book.keep(key, None)
-        # half of them at most are gone the next time
-        self._most_split = 2 * len(self._book) + _SLACK
-        return gone
-
-    def _settle_open(self) -> None:
-        """Free what is left of calls that were broken off; what the inner cache does not let go is left for later."""
-        for key in self._book.open:
-            stripe = self._stripe(key)
-            # held: it is being written, and nothing of it is left over
-            if stripe.locked():
-                continue
-            with stripe:
-                try:
-                    if self._book.is_open(key):
-                        self._book.settle(key)
-                except StoreError:
-                    return
-
-    def _clear_within(self, stripes: Sequence[Lock]) -> None:
-        # one within the other: whatever interrupts this, each is let go
-        if stripes:
-            with stripes[0]:
-                self._clear_within(stripes[1:])
-            return
-        self._inner.clear()
-        self._book.clear()
-
-    def _count_refused(self) -> None:
-        with self._lock:
-            self._refused += 1
-
-    def _stripe(self, key: str) -> Lock:
-        return self._stripes[hash(key) % _STRIPES]
 
 
 def _longer(ttl: float | None) -> float | None:

@@ -6,10 +6,10 @@ from threading import Lock
 from fednode.cache.fork_safety import refuse_after_fork
 
 
-class Tally:
-    """A number that only grows. `next(tally.ones)` raises it by one: a single call into C, so no thread comes between.
+class EventCounter:
+    """A number that only grows. `next(counter.ones)` raises it by one, in a single call into C.
 
-    Reading takes a lock and costs more, since it counts itself out again.
+    Reading takes a lock and counts its own calls out again.
     """
 
     __slots__ = ("__weakref__", "_lock", "_more", "_reads", "ones")
@@ -32,9 +32,7 @@ class Tally:
 
     @property
     def value(self) -> int:
-        """What it was raised by so far."""
+        """The number so far."""
         with self._lock:
-            # stored before the call, with nothing in between where an interrupt could come
-            reads = self._reads
-            self._reads = reads + 1
-            return next(self.ones) - reads + self._more
+            self._reads += 1
+            return next(self.ones) - (self._reads - 1) + self._more

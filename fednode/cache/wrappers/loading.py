@@ -23,9 +23,9 @@ from fednode.cache.backend import (
     is_number,
 )
 from fednode.cache.fork_safety import refuse_after_fork
-from fednode.cache.values.freeze import freeze, thaw
-from fednode.cache.wrappers.counter import Tally
-from fednode.cache.wrappers.single_flight import Flight, Flights, Writing
+from fednode.cache.values.freeze import Frozen, freeze, thaw
+from fednode.cache.wrappers.counter import EventCounter
+from fednode.cache.wrappers.single_flight import Flight, Flights
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
 
@@ -95,12 +95,20 @@ def jittered(ttl: float | None, jitter: float, drawn: float) -> float | None:
     return varied if varied > 0 and math.isfinite(varied) else ttl
 
 
-class _Reader(Protocol):
-    def __call__(self, key: str) -> Value | Missing: ...
+class Reader(Protocol):
+    """`CacheBackend.get`, as a value."""
+
+    def __call__(self, key: str) -> Value | Missing:
+        """The value under `key`, or `MISSING`."""
+        ...
 
 
-class _ManyReader(Protocol):
-    def __call__(self, keys: Iterable[str]) -> dict[str, Value]: ...
+class ManyReader(Protocol):
+    """`CacheBackend.get_many`, as a value."""
+
+    def __call__(self, keys: Iterable[str]) -> dict[str, Value]:
+        """Those of `keys` that are there."""
+        ...
 
 
 class Guarded:
@@ -114,8 +122,8 @@ class Guarded:
     Thread-safe. `settings` may be replaced at any time and holds from the next call on.
     """
 
-    get: _Reader
-    get_many: _ManyReader
+    get: Reader
+    get_many: ManyReader
 
     def __init__(
         self, inner: CacheBackend, clock: Clock, draw: Callable[[], float], settings: GuardSettings | None = None
@@ -129,8 +137,8 @@ class Guarded:
         self._flights = Flights()
         self._absent: dict[str, float] = {}
         self._absent_lock = Lock()
-        self._loads, self._errors, self._shared = Tally(), Tally(), Tally()
-        self._known, self._overtaken, self._unstored = Tally(), Tally(), Tally()
+        self._loads, self._errors, self._shared = EventCounter(), EventCounter(), EventCounter()
+        self._known, self._overtaken, self._unstored = EventCounter(), EventCounter(), EventCounter()
         refuse_after_fork(self, "_absent_lock")
 
     def __str__(self) -> str:
@@ -139,11 +147,9 @@ class Guarded:
     def get_or_load(self, key: str, loader: Loader, ttl: float | None) -> Value | Missing:
         """What `get` finds; else what `loader` answers, stored for `ttl` seconds, or remembered as `MISSING`.
 
-        One loader of a key runs at a time. Its value or its error goes to everybody who waits for it: to each a copy
-        that is his own, of an error with the first as its cause where its type can be copied. An error is not
-        remembered. A loader that was interrupted (`KeyboardInterrupt` and the like) leaves those who wait to load for
-        themselves. What a `set`, `delete` or `clear` overtook is handed to those who had asked before, and not stored;
-        so is what finds no room.
+        One loader of a key runs at a time. Everybody who waits for it gets a copy of its value, or its error. An error
+        is not remembered. An answer that a `set`, `delete` or `clear` overtook, or that finds no room, goes to those
+        who had asked and is not stored.
 
         Raises what the loader raises, what `set` raises except for want of room, `StillLoading` after `settings.wait`
         seconds, and `RuntimeError` for a loader that asks for its own key.
@@ -152,90 +158,57 @@ class Guarded:
             found = self.get(key)
             if found is not MISSING or self._known_missing(key):
                 return found
-            mine = Flight()
-            try:
-                with mine.door:
-                    try:
-                        flight, current = self._flights.join(key, mine)
-                        if flight is mine:
-                            return self._lead(key, mine, loader, ttl)
-                    finally:
-                        mine.landed = True
-                        self._flights.land(key, mine)
-                landed = self._flights.wait(flight, self.settings.wait)
-            finally:
-                mine.ahead = None
-            if not landed:
+            flight, leads, current = self._flights.join(key)
+            if leads:
+                try:
+                    return self._lead(key, flight, loader, ttl)
+                finally:
+                    self._flights.land(key, flight)
+                    flight.abandon()
+            if not self._flights.wait(flight, self.settings.wait):
                 raise StillLoading(
                     f"the load of {key!r} that is under way takes over {self.settings.wait:g} s; try again later"
                 )
-            if current and flight.settled:
+            if current and not flight.answer.cancelled():
                 self._shared.one()
-                return flight.outcome()
+                return _own(flight.answer.result())
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """Store `value` for about `ttl` seconds; overtakes a load under way. Raises as the cache below does."""
-        writing = Writing()
-        try:
-            self._flights.begin_write(key, writing)
-            self._forget_missing(key)
+        with self._flights.writing((key,)):
+            self._forget_missing((key,))
             self._inner.set(key, value, self._varied(ttl))
-        finally:
-            writing.over = True
-            self._flights.end_write(key, writing)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """`set` for each item in order; lives differ from one part of the items to the next."""
         check_items(items)
-        keys = tuple(items)
-        writing = Writing()
-        try:
-            self._flights.begin_writes(keys, writing)
-            for key in keys if self._absent else ():
-                self._forget_missing(key)
-            if ttl is None or len(keys) <= _SAME_LIFE:
-                self._inner.set_many(items, self._varied(ttl))
+        with self._flights.writing(items):
+            self._forget_missing(items)
+            if ttl is None:
+                self._inner.set_many(items, None)
                 return
             pairs = iter(items.items())
             while part := dict(islice(pairs, _SAME_LIFE)):
                 self._inner.set_many(part, self._varied(ttl))
-        finally:
-            writing.over = True
-            self._flights.end_writes(keys, writing)
 
     def pin(self, key: str, value: Value) -> None:
         """Store `value` where no eviction reaches it; overtakes a load under way."""
-        writing = Writing()
-        try:
-            self._flights.begin_write(key, writing)
-            self._forget_missing(key)
+        with self._flights.writing((key,)):
+            self._forget_missing((key,))
             self._inner.pin(key, value)
-        finally:
-            writing.over = True
-            self._flights.end_write(key, writing)
 
     def delete(self, key: str) -> bool:
         """Forget `key`, and that it was missing; what is being loaded is not stored. True if it was there."""
-        writing = Writing()
-        try:
-            self._flights.begin_write(key, writing)
-            self._forget_missing(key)
+        with self._flights.writing((key,)):
+            self._forget_missing((key,))
             return self._inner.delete(key)
-        finally:
-            writing.over = True
-            self._flights.end_write(key, writing)
 
     def clear(self) -> None:
         """Forget everything, remembered misses too; nothing that is being loaded is stored."""
-        writing = Writing()
-        try:
-            self._flights.begin_clear(writing)
+        with self._flights.clearing():
             with self._absent_lock:
                 self._absent.clear()
             self._inner.clear()
-        finally:
-            writing.over = True
-            self._flights.end_clear()
 
     def sweep(self) -> int:
         """Free what has expired; the number of entries freed below, remembered misses not counted."""
@@ -247,7 +220,7 @@ class Guarded:
         return self._inner.sweep()
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """The keys of the cache below; a remembered miss is none."""
+        """The keys of the cache below, without those that are remembered as missing."""
         return self._inner.keys(prefix)
 
     def usage(self) -> Usage:
@@ -255,7 +228,7 @@ class Guarded:
         return self._inner.usage()
 
     def counts(self) -> GuardCounts:
-        """Loads and what came of them."""
+        """Loads, and how they ended."""
         return GuardCounts(
             loads=self._loads.value,
             load_errors=self._errors.value,
@@ -266,7 +239,7 @@ class Guarded:
             remembered=len(self._absent),
         )
 
-    def _lead(self, key: str, mine: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
+    def _lead(self, key: str, flight: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
         ttl = check_ttl(ttl)
         # somebody may have ended a load between our look and our turn; those who wait for us then look again
         held = self.get(key)
@@ -276,7 +249,7 @@ class Guarded:
         try:
             loaded = loader()
             frozen = loaded if isinstance(loaded, Missing) else freeze(loaded)
-            if not self._flights.may_store(mine):
+            if not self._flights.may_store(flight):
                 self._overtaken.one()
             elif isinstance(frozen, Missing):
                 self._remember(key)
@@ -284,10 +257,12 @@ class Guarded:
                 self._store(key, thaw(frozen), ttl)
         except Exception as error:
             self._errors.one()
-            mine.fail(error)
+            self._flights.land(key, flight)
+            flight.answer.set_exception(error)
             raise
-        mine.answer(frozen)
-        return mine.outcome()
+        self._flights.land(key, flight)
+        flight.answer.set_result(frozen)
+        return _own(frozen)
 
     def _store(self, key: str, value: Value, ttl: float | None) -> None:
         try:
@@ -296,10 +271,11 @@ class Guarded:
             # a cache without room is no reason to fail whoever asked
             self._unstored.one()
 
-    def _forget_missing(self, key: str) -> None:
-        if key in self._absent:
+    def _forget_missing(self, keys: Iterable[str]) -> None:
+        if self._absent:
             with self._absent_lock:
-                self._absent.pop(key, None)
+                for key in keys:
+                    self._absent.pop(key, None)
 
     def _varied(self, ttl: float | None) -> float | None:
         ttl = check_ttl(ttl)
@@ -322,3 +298,8 @@ class Guarded:
             self._absent[key] = self._clock.now() + settings.negative_ttl
             while len(self._absent) > settings.negative_entries:
                 del self._absent[next(iter(self._absent))]
+
+
+def _own(answer: Frozen | Missing) -> Value | Missing:
+    """A load's answer, for one caller alone."""
+    return answer if isinstance(answer, Missing) else thaw(answer)

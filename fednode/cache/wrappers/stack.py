@@ -2,7 +2,7 @@
 
 `Counted` > `Guarded` > `Chunked` (where values are cut) > the cache, which for a far one is `Tiered` over it. `Counted`
 is outermost, so that it counts what callers see; `Guarded` is above the cutting, so that a load is stored, and a write
-overtakes it, whole. A write of another node is no write here: it drops the near copy and overtakes no load.
+overtakes it, whole. A write by another node only invalidates our near copy. It does not cancel a load in progress here.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +19,11 @@ from fednode.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """How a cache is wrapped. `piece_bytes`: values over it are cut into pieces of it, None for a cache that takes its
-    values whole, or cuts them itself as `RedisBackend` does; `value_bytes`: the most that one value may then have."""
+    """How a cache is wrapped.
+
+    `piece_bytes`: larger values are cut into pieces of this size; None for a cache that takes its values whole, or cuts
+    them itself as `RedisBackend` does. `value_bytes`: the most that one value may then have.
+    """
 
     guard: GuardSettings = field(default_factory=GuardSettings)
     piece_bytes: int | None = None
@@ -29,12 +32,12 @@ class Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A wrapped cache. Use `cache`; the other two are there to be asked and tuned."""
+    """A wrapped cache. Use `cache`; the other two are for inspection and tuning."""
 
     cache: Counted
     guard: Guarded
     backend: CacheBackend
-    """What is below the guard, values whole: a read here is not counted, a write here overtakes no load."""
+    """The cache below the guard, values whole: a read here is not counted, a write here overtakes no load."""
 
 
 def nested(backend: CacheBackend, clock: Clock, draw: Callable[[], float], wrapping: Wrapping | None = None) -> Nested:

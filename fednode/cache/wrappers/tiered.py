@@ -28,14 +28,14 @@ _LONGEST_PAUSE: Final = 5.0
 
 
 class ChangeFeed(Protocol):
-    """What `Feed` is."""
+    """A server's messages about changed keys: `Feed` is one."""
 
     def probe(self) -> None:
-        """Write something that the feed must tell of."""
+        """Write something that the feed must report."""
         ...
 
     def wait(self, seconds: float) -> Changes | None:
-        """What the next message says; None if `seconds` pass. Raises `StoreError` where nothing will come any more."""
+        """The changes of the next message; None if `seconds` pass. Raises `StoreError` for a feed that has ended."""
         ...
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Remote(CacheBackend, Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What lives are reckoned by."""
+        """The clock by which values expire."""
         ...
 
     def get_lasting(self, key: str) -> Lasting | Missing:
@@ -79,12 +79,12 @@ class TierOptions:
     def __post_init__(self) -> None:
         for seconds in (self.followed_ttl, self.unfollowed_ttl, self.heartbeat):
             if not is_number(seconds) or not 0 < seconds < 1e6:
-                raise ConfigError(f"{seconds!r} s is no time for a near cache; give seconds above 0")
+                raise ConfigError(f"a near cache cannot work with a time of {seconds!r} s; give seconds above 0")
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """How the near cache does. `followed`: the server's messages keep it fresh; else copies live by time alone."""
+    """State and counts of a near cache. `followed`: the server's messages keep it fresh; else only time does."""
 
     followed: bool
     hits: int
@@ -95,7 +95,7 @@ class Near:
     local: Usage
 
 
-class _Flight:
+class _RemoteRead:
     """One read of the remote under way since `began`; `stale` are the keys that changed meanwhile and are not kept."""
 
     __slots__ = ("began", "stale")
@@ -109,12 +109,17 @@ class Tiered:
     """A `CacheBackend`: copies in `local`, which must be empty and belong to it alone, of what `remote` holds.
 
     All writes go to `remote` first and drop the copy, so a caller sees what it wrote. While `near.followed`, another
-    node's write is seen as soon as the server's message arrives; a value read before such a message is never kept
-    after it. Where following fails its test at the start or breaks off, all copies are dropped and new ones live for
-    `unfollowed_ttl` until it works again. No copy outlives its original's expiry, but for the moment that keeping it
-    takes. `usage` is that of `remote`.
+    node's write is seen as soon as the server's message arrives. Where following fails, all copies are dropped and new
+    ones live for `unfollowed_ttl` until it works again. No copy outlives its original's expiry, but for the moment that
+    keeping it takes. `usage` is that of `remote`. One thread listens until `close`, after which calls raise `Closed`;
+    use it with `with`.
 
-    One thread listens until `close`, after which calls raise `Closed`; use it with `with`.
+    How a read, and a change by another node, interleave:
+
+    1. A reads: no copy here, so A asks the server, and notes that it is reading the key.
+    2. B, on another node, writes the key; the server's message about it arrives here before A's answer.
+    3. The listening thread drops the copy, if there is one, and marks A's read as stale.
+    4. A's answer arrives. It may be older than B's write: A gets it, but no copy of it is kept.
     """
 
     def __init__(self, local: CacheBackend, remote: Remote, options: TierOptions | None = None) -> None:
@@ -122,21 +127,16 @@ class Tiered:
         self._remote = remote
         self._options = options or TierOptions()
         self._lock = Lock()
-        self._flights: dict[str, set[_Flight]] = {}
+        self._reads: dict[str, set[_RemoteRead]] = {}
         self._followed = False
         self._hits = self._misses = self._invalidations = self._falls = 0
         self._closing = Event()
         self._tested = Event()
         self._feed: ChangeFeed | None = None
-        self._thread: Thread | None = None
+        self._thread = Thread(target=self._listen, name="fednode-near-cache", daemon=True)
+        self._thread.start()
         refuse_after_fork(self, "_lock")
-        try:
-            self._start_listening()
-            self._tested.wait(2 * self._options.heartbeat)
-        except BaseException:
-            # nobody else could end its thread
-            self.close()
-            raise
+        self._tested.wait(2 * self._options.heartbeat)
 
     def __enter__(self) -> Self:
         return self
@@ -160,8 +160,7 @@ class Tiered:
         feed = self._feed
         if feed is not None:
             feed.close()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
         # in a forked child there is nothing to drop
         with suppress(UsedAfterFork), self._lock:
             self._drop_all()
@@ -172,11 +171,11 @@ class Tiered:
         if not isinstance(near, Missing):
             self._hit(1)
             return near
-        with self._reading((key,)) as flight:
+        with self._reading((key,)) as read:
             found = self._remote.get_lasting(key)
             if isinstance(found, Missing):
                 return MISSING
-            self._keep(key, found, flight)
+            self._keep(key, found, read)
             return found.value
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
@@ -187,10 +186,10 @@ class Tiered:
         far = tuple(key for key in wanted if key not in near)
         if not far:
             return near
-        with self._reading(far) as flight:
+        with self._reading(far) as read:
             found = self._remote.get_many_lasting(far)
             for key, lasting in found.items():
-                self._keep(key, lasting, flight)
+                self._keep(key, lasting, read)
         return {key: near[key] if key in near else found[key].value for key in wanted if key in near or key in found}
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
@@ -238,12 +237,6 @@ class Tiered:
         """Of the remote; the near copies are in `near`."""
         return self._remote.usage()
 
-    def _start_listening(self) -> None:
-        with self._lock:
-            if self._thread is None and not self._closing.is_set():
-                self._thread = Thread(target=self._listen, name="fednode-near-cache", daemon=True)
-                self._thread.start()
-
     def _require_open(self) -> None:
         if self._closing.is_set():
             raise Closed(f"the near cache over {self._remote}")
@@ -253,24 +246,22 @@ class Tiered:
             self._hits += count
 
     @contextmanager
-    def _reading(self, keys: tuple[str, ...]) -> Iterator[_Flight]:
+    def _reading(self, keys: tuple[str, ...]) -> Iterator[_RemoteRead]:
         self._require_open()
-        if self._thread is None:
-            self._start_listening()
-        flight = _Flight(self._remote.clock.now())
+        read = _RemoteRead(self._remote.clock.now())
         with self._lock:
             self._misses += len(keys)
             for key in keys:
-                self._flights.setdefault(key, set()).add(flight)
+                self._reads.setdefault(key, set()).add(read)
         try:
-            yield flight
+            yield read
         finally:
             with self._lock:
                 for key in keys:
-                    others = self._flights.get(key, set())
-                    others.discard(flight)
+                    others = self._reads.get(key, set())
+                    others.discard(read)
                     if not others:
-                        self._flights.pop(key, None)
+                        self._reads.pop(key, None)
 
     @contextmanager
     def _changing(self, keys: tuple[str, ...]) -> Iterator[None]:
@@ -278,40 +269,40 @@ class Tiered:
         try:
             yield
         finally:
-            # also where it failed: it may have happened all the same
+            # also after an error: the server may have done it all the same
             with self._lock:
                 self._drop(keys)
 
-    def _keep(self, key: str, found: Lasting, flight: _Flight) -> None:
+    def _keep(self, key: str, found: Lasting, read: _RemoteRead) -> None:
         with self._lock:
-            if key in flight.stale:
+            if key in read.stale:
                 return
             if self._closing.is_set():
                 return
             longest = self._options.followed_ttl if self._followed else self._options.unfollowed_ttl
             # the remote may have looked at the life at any time since the read began
-            left = found.seconds - (self._remote.clock.now() - flight.began)
+            left = found.seconds - (self._remote.clock.now() - read.began)
             if left <= 0:
                 return
             try:
                 self._local.set(key, found.value, min(longest, left))
             except StoreError:
-                # too large for here, or no room: it is served from afar
+                # too large for here, or no room: the remote serves it
                 self._local.delete(key)
 
     def _drop(self, keys: Iterable[str]) -> None:
         for key in keys:
-            for flight in self._flights.get(key, ()):
-                flight.stale.add(key)
+            for read in self._reads.get(key, ()):
+                read.stale.add(key)
             self._local.delete(key)
 
     def _drop_all(self) -> None:
-        for key, flights in self._flights.items():
-            for flight in flights:
-                flight.stale.add(key)
+        for key, reads in self._reads.items():
+            for read in reads:
+                read.stale.add(key)
         self._local.clear()
 
-    def _turn(self, *, followed: bool) -> None:
+    def _set_followed(self, *, followed: bool) -> None:
         with self._lock:
             self._falls += self._followed and not followed
             self._followed = followed
@@ -324,13 +315,13 @@ class Tiered:
                 self._feed = self._remote.follow()
                 self._follow(self._feed)
             except StoreError:
-                # nothing to tell anybody: `near` says it, and the next attempt follows
+                # `near` shows it, and the next attempt follows
                 pass
             finally:
-                # whatever ended it, nothing keeps the copies fresh now
+                # nothing keeps the copies fresh now
                 if self._followed:
                     pause = _FIRST_PAUSE
-                    self._turn(followed=False)
+                    self._set_followed(followed=False)
                 self._tested.set()
             if self._feed is not None:
                 self._feed.close()
@@ -344,7 +335,7 @@ class Tiered:
             if not self._until_probed(feed):
                 return
             if not self._followed:
-                self._turn(followed=True)
+                self._set_followed(followed=True)
                 self._tested.set()
             # as long as messages come it is alive
             while (changes := feed.wait(self._options.heartbeat)) is not None:

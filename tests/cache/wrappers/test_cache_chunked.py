@@ -216,10 +216,10 @@ def test_what_was_evicted_is_forgotten_here_too(monkeypatch: pytest.MonkeyPatch)
     chunked._most_split = 10
     for number in range(500):
         chunked.set(f"big {number}", bytes(2_500), None)
-        assert len(chunked._book) <= 2 * 60 + 11
+        assert len(chunked._index) <= 2 * 60 + 11
     there = {name[1:] for name in inner.keys("v")}
-    assert chunked._look_for_gone() >= 0
-    assert set(chunked._book.keys) == {key for key in there if key.startswith("big")}
+    assert chunked._drop_gone() >= 0
+    assert set(chunked._index._noted) == {key for key in there if key.startswith("big")}
 
 
 def test_an_unpinning_that_fails_leaves_nothing_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,20 +351,18 @@ def test_what_fits_its_digest_and_cannot_be_read_here_is_a_miss_and_stays(monkey
         assert np.array_equal(np.asarray(chunked.get("big")), BIG)
 
 
-# --- a cache below that fails
+# --- an inner cache that fails
 
 
 class World:
-    """A cache that is nearly full, with a value in pieces that one call overwrites."""
+    """A cache over `inner`, which is nearly full, with a value in pieces that one call overwrites."""
 
-    def __init__(self, old: object, room: int) -> None:
-        self.inner = MemoryBackend(FakeClock(), Limits(room, 1 << 16, 1 << 10), policy="lfu", shards=1)
-        self.cache = Chunked(self.inner, piece_bytes=200, value_bytes=1 << 12)
-        if old is not None:
-            self.cache.set("key", old, None)
-        for number in range(4):
+    def __init__(self, inner: MemoryBackend) -> None:
+        self.inner = inner
+        self.cache = Chunked(inner, piece_bytes=200, value_bytes=1 << 12)
+        self.cache.set("key", OLD, None)
+        for number in range(3):
             self.cache.set(f"other {number}", b"o", None)
-            self.cache.get(f"other {number}")
 
 
 OLD, NEW = b"o" * 350, b"n" * 450
@@ -384,7 +382,7 @@ def check_settled(world: World, *, pinned: bool) -> None:
     record = record_in(world.inner.get("vkey"))
     named = set() if record is None else set(piece_names("key", Manifest.read(record, 1 << 20)))
     # what was evicted leaves pieces until they are looked for
-    world.cache._look_for_gone()
+    world.cache._drop_gone()
     assert set(world.inner.keys("p")) == (named if found is not MISSING else set())
     usage = world.inner.usage()
     assert usage.pinned_entries == (len(named) + 1 if pinned and found == NEW else 0)
@@ -424,15 +422,11 @@ class Moody(MemoryBackend):
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-@pytest.mark.parametrize("name", ["set", "small", "pin", "delete"])
+@pytest.mark.parametrize("name", CALLS)
 def test_a_cache_that_fails_at_any_call_keeps_no_piece_for_good(name: str, for_good: bool) -> None:
     for at in range(1, 60):
-        world = World(OLD, 8)
         inner = Moody(FakeClock(), Limits(8, 1 << 16, 1 << 10), policy="lfu", shards=1)
-        world.inner, world.cache = inner, Chunked(inner, piece_bytes=200, value_bytes=1 << 12)
-        world.cache.set("key", OLD, None)
-        for number in range(3):
-            world.cache.set(f"other {number}", b"o", None)
+        world = World(inner)
         inner.until_failure, inner.for_good = at, for_good
         with contextlib.suppress(StoreError):
             CALLS[name](world.cache)

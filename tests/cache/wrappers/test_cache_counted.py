@@ -13,7 +13,7 @@ from fednode.cache import MISSING, CacheBackend, Limits, MemoryBackend
 from fednode.cache.backend import Missing
 from fednode.cache.redis.records import Lasting
 from fednode.cache.wrappers.counted import Counted, Counts
-from fednode.cache.wrappers.counter import Tally
+from fednode.cache.wrappers.counter import EventCounter
 from fednode.cache.wrappers.loading import GuardSettings
 from fednode.cache.wrappers.stack import Wrapping, near, nested
 from fednode.cache.wrappers.tiered import ChangeFeed, TierOptions
@@ -108,14 +108,14 @@ def test_counts_are_exact_under_threads(cache: Counted) -> None:
     assert counts.hit_ratio == 0.4
 
 
-def test_reading_a_tally_does_not_raise_it() -> None:
-    tally = Tally()
+def test_reading_a_counter_does_not_raise_it() -> None:
+    counter = EventCounter()
     for _ in range(5):
-        tally.one()
-        assert tally.value == tally.value
-    tally.add(10)
-    tally.one()
-    assert (tally.value, tally.value) == (16, 16)
+        counter.one()
+        assert counter.value == counter.value
+    counter.add(10)
+    counter.one()
+    assert (counter.value, counter.value) == (16, 16)
 
 
 def test_values_are_cut_below_the_guard_and_whole_above_it() -> None:

@@ -323,17 +323,3 @@ def test_after_its_close_nothing_is_read_or_stored(server: RedisServer) -> None:
             with pytest.raises(Closed, match=r"the near cache over .* is closed"):
                 call()
         assert remote.get("key") == b"v"
-
-
-def test_one_that_was_interrupted_while_it_was_made_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(threading.enumerate())
-    remote, start = ScriptedRemote(), Tiered._start_listening
-
-    def start_then_stop(tiered: Tiered) -> None:
-        start(tiered)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Tiered, "_start_listening", start_then_stop)
-    with pytest.raises(KeyboardInterrupt):
-        over(remote, FakeClock())
-    assert becomes(lambda: set(threading.enumerate()) <= before) and remote.closed >= 1
