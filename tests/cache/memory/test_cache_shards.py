@@ -7,7 +7,6 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
-from fednode.cache.wrappers.single_flight import Flights, Writing
 
 KEYS = [f"key {number}" for number in range(200)]
 
@@ -63,23 +62,3 @@ def test_many_reads_count_what_expired_and_what_was_asked_twice_once() -> None:
     clock.sleep(1.0)
     assert list(cache.get_many([*KEYS, *KEYS])) == KEYS[100:]
     assert (cache.usage().expiries, cache.usage().entries) == (100, 100)
-
-
-class Counting:
-    def __init__(self) -> None:
-        self.taken, self._lock = 0, threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self.taken += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-def test_the_end_of_many_writes_takes_the_lock_once() -> None:
-    flights, writing = Flights(), Writing()
-    flights.begin_writes(KEYS, writing)
-    flights._lock = lock = Counting()  # type: ignore[assignment]
-    flights.end_writes(KEYS, writing)
-    assert lock.taken == 1
