@@ -1,6 +1,7 @@
 """`fednode bench`: measure, against what others do, and judge against limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -9,16 +10,21 @@ import typer
 from fednode.errors import ConfigError
 
 if TYPE_CHECKING:
-    from benchmarks.sums.suite import SumOptions
-
-OUT: Final = Path("bench-results")
+    from benchmarks.harness.results import Results
 
 bench_app = typer.Typer(
     help="Measure FedNode against what others do; exit code 1 when a limit is not kept.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+Rows = Annotated[str | None, typer.Option("--rows", metavar="A,B", help=r"Rows to measure \[default: all].")]
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Everything once, small; judges no limit.")]
+OUT: Final = Path("bench-results")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -29,42 +35,46 @@ def run(arguments: Sequence[str]) -> int:
 
 @bench_app.command("sum")
 def sum_command(
-    rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help=r"Rows to measure \[default: all].")] = None,
+    rows: Rows = None,
     sizes: Annotated[
         str | None, typer.Option("--sizes", metavar="N,M", help=r"Values an update \[default: 1000000,10000000].")
     ] = None,
     clients: Annotated[
         str | None, typer.Option("--clients", metavar="N,M", help=r"Clients a cohort \[default: 10,100,1000].")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")] = OUT,
-    quick: Annotated[bool, typer.Option("--quick", help="Everything once, small; judges no limit.")] = False,
+    out: Out = OUT,
+    quick: Quick = False,
 ) -> None:
     """Secure sums: bytes and seconds of client, node and holder, beside plain float32, SecAgg+, CKKS.
 
     Rows: plain, secagg, ckks, bfv, ring, confirm, memory, exact. A full run takes under ten minutes on two cores; keep
-    the machine quiet meanwhile.
+    the machine quiet meanwhile. A row that breaks fails, and costs no other.
     """
-    from benchmarks.harness.results import machine
+    from benchmarks.harness.results import cores
+    from benchmarks.harness.suite import Session
     from benchmarks.harness.verdicts import exit_code
-    from benchmarks.sums import limits, plot, report, suite
-    from fednode.clock import SystemClock
+    from benchmarks.sums import limits, report, suite
 
-    options = _options(suite.QUICK if quick else suite.SumOptions(), rows, sizes, clients)
-    typer.echo(f"secure sums on {machine()['cores']} cores, one used by each row")
-    measured = suite.run_sums(options, typer.echo, SystemClock())
+    given: dict[str, Any] = {
+        "rows": _parts(rows), "sizes": _numbers("--sizes", sizes), "clients": _numbers("--clients", clients)
+    }  # fmt: skip
+    base = suite.QUICK if quick else suite.SumOptions()
+    options = replace(base, **{name: value for name, value in given.items() if value is not None})
+    typer.echo(f"secure sums on {cores()} cores, one used by each row")
+    measured = suite.run_sums(options, Session(typer.echo))
     verdicts = limits.judged(measured)
-    _leave(out, "sum", report.document(measured, verdicts), plot.svg(measured), report.words(measured, verdicts))
+    _finish(out, report.results(measured, verdicts), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
 
 
 @bench_app.command("cache")
 def cache_command(
-    rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help=r"Rows to measure \[default: all].")] = None,
+    rows: Rows = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Trace of block accesses for the row trace.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")] = OUT,
-    quick: Annotated[bool, typer.Option("--quick", help="Everything once, small; judges no limit.")] = False,
+    out: Out = OUT,
+    quick: Quick = False,
 ) -> None:
     r"""The cache: seconds an operation, hits, updates lost, bytes saved, beside dict, cachetools, theine, moka-py,
     diskcache, Redis.
@@ -73,17 +83,16 @@ def cache_command(
     cores; keep the machine quiet meanwhile. A row that breaks fails, and costs no other. Others that are not installed
     are left out: pip install 'fednode\[bench]'.
     """
-    from benchmarks.cache import limits, plot, report, suite
-    from benchmarks.harness.results import machine
+    from benchmarks.cache import limits, report, suite
+    from benchmarks.harness.results import cores
+    from benchmarks.harness.suite import Session
     from benchmarks.harness.verdicts import exit_code
-    from fednode.clock import SystemClock
 
-    sizes = suite.QUICK if quick else suite.FULL
-    options = suite.CacheOptions(suite.ROWS if rows is None else _parts(rows), trace, sizes)
-    typer.echo(f"the cache on {machine()['cores']} cores, one used by each row that is timed")
-    measured = suite.run_cache(options, typer.echo, SystemClock())
+    options = suite.CacheOptions(_parts(rows) or suite.ROWS, trace, suite.QUICK if quick else suite.FULL)
+    typer.echo(f"the cache on {cores()} cores, one used by each row that is timed")
+    measured = suite.run_cache(options, Session(typer.echo))
     verdicts = limits.judged(measured)
-    _leave(out, "cache", report.document(measured, verdicts), plot.svg(measured), report.words(measured, verdicts))
+    _finish(out, report.results(measured, verdicts), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
 
 
@@ -99,57 +108,44 @@ def trace_command(
     seeds: Annotated[
         int | None, typer.Option("--seeds", metavar="N", help=r"Runs of a policy that draws \[default: 5].")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where JSON and plot go.")] = OUT,
+    out: Out = OUT,
 ) -> None:
     """Replay a trace of block accesses: hits of each policy, beside LRU, Belady's choice and an infinite cache.
 
-    Policies: lru, lfu, hybrid, adaptive, s3fifo. Each block is read, and stored where it was not there, at the trace's
+    Policies: lru, lfu, hybrid, adaptive, s3fifo. Each block is read, and stored where it was missing, at the trace's
     own time. Judges nothing; `fednode bench cache --trace FILE` does.
     """
-    from benchmarks.trace import plot, report, suite
+    from benchmarks.harness.suite import Session
+    from benchmarks.trace import report, suite
 
-    base = suite.TraceOptions()
-    options = suite.TraceOptions(
-        sizes=base.sizes if sizes is None else _numbers("--sizes", sizes),
-        policies=base.policies if policies is None else _parts(policies),
-        seeds=base.seeds if seeds is None else seeds,
-    )
-    replayed = suite.run_trace(file, options, typer.echo)
-    _leave(out, "trace", report.document(replayed), plot.svg(replayed), report.words(replayed))
+    given: dict[str, Any] = {
+        "sizes": _numbers("--sizes", sizes), "policies": _parts(policies), "seeds": seeds
+    }  # fmt: skip
+    options = replace(suite.TraceOptions(), **{name: value for name, value in given.items() if value is not None})
+    replayed = suite.run_trace(file, options, Session(typer.echo))
+    _finish(out, report.results(replayed), report.words(replayed))
 
 
-def _leave(out: Path, name: str, document: Mapping[str, Any], plot: str, words: Sequence[str]) -> None:
-    """Write what was found beside its plot, and say it."""
-    from benchmarks.harness.results import date_of, machine, write_results
+def _finish(out: Path, results: "Results", lines: Sequence[str]) -> None:
+    """Write the results and print what a person reads."""
     from fednode.clock import SystemClock
 
-    date = date_of(SystemClock().time())
-    found = {"bench": name, "date": date, "machine": machine(), **document}
-    paths = write_results(out, f"{date}-{name}", found, plot)
-    for line in ("", *words, f"written: {paths[0]} and {paths[1]}"):
+    paths = results.write(out, SystemClock().time())
+    for line in ("", *lines, f"written: {paths[0]} and {paths[1]}"):
         typer.echo(line)
 
 
-def _options(base: "SumOptions", rows: str | None, sizes: str | None, clients: str | None) -> "SumOptions":
-    from dataclasses import replace
-
-    return replace(
-        base,
-        rows=base.rows if rows is None else _parts(rows),
-        sizes=base.sizes if sizes is None else _numbers("--sizes", sizes),
-        clients=base.clients if clients is None else _numbers("--clients", clients),
-    )
+def _parts(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _numbers(flag: str, text: str) -> tuple[int, ...]:
+def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
     try:
-        found = tuple(int(part) for part in _parts(text))
+        found = tuple(int(part) for part in _parts(text) or ())
     except ValueError:
         found = ()
     if not found:
-        raise ConfigError(f"{flag} takes whole numbers with commas between, such as 10,100: '{text}' is none")
+        raise ConfigError(f"{flag} takes whole numbers with commas between, such as 10,100, not '{text}'")
     return found

@@ -1,4 +1,4 @@
-"""Setting an array of 1 MB, isolated from its caller, and np.copyto into memory that is kept."""
+"""Row `array`: setting arrays of 1 MB, isolated from their caller, and np.copyto into memory that is kept."""
 
 from collections.abc import Callable
 from itertools import cycle
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cache import stores
-from benchmarks.harness.windows import Side, answer, in_turn
+from benchmarks.harness.windows import Side, in_turn, spreads_to_json
 from fednode.cache import CacheBackend
 from fednode.clock import SystemClock
 
@@ -22,31 +22,32 @@ VALUES: Final = (1 << 20) // 4
 Floats = NDArray[np.float32]
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(windows: int) -> dict[str, Any]:
     """Answer the seconds a megabyte: 4 arrays in turn into 16 places in turn, on each side.
 
-    Raises `RuntimeError` where what is stored changes with the caller's array.
+    Raises RuntimeError where what is stored changes with the caller's array.
     """
     clock = SystemClock()
-    sources = [np.full(VALUES, number, np.float32) for number in range(SOURCES)]
     backend = stores.memory(clock)
     _check_isolated(backend)
     kept = [np.zeros(VALUES, np.float32) for _ in range(PLACES)]
     fresh: list[Floats | None] = [None] * PLACES
+    names = stores.names(PLACES)
 
-    def copied(place: int, source: Floats) -> None:
+    def copy(place: int, source: Floats) -> None:
         fresh[place] = source.copy()
 
-    names = stores.names(PLACES)
     sides = [
-        Side(SET, _round(sources, lambda place, source: backend.set(names[place], source, None)), PLACES),
-        Side(KEPT, _round(sources, lambda place, source: np.copyto(kept[place], source)), PLACES),
-        Side(FRESH, _round(sources, copied), PLACES),
+        Side(SET, _window(lambda place, source: backend.set(names[place], source, None)), PLACES),
+        Side(KEPT, _window(lambda place, source: np.copyto(kept[place], source)), PLACES),
+        Side(FRESH, _window(copy), PLACES),
     ]
-    return {"spreads": answer(in_turn(clock, sides, asked["windows"]))}
+    return {"spreads": spreads_to_json(in_turn(clock, sides, windows))}
 
 
-def _round(sources: list[Floats], into: Callable[[int, Floats], object]) -> Callable[[], None]:
+def _window(into: Callable[[int, Floats], object]) -> Callable[[], None]:
+    sources = [np.full(VALUES, number, np.float32) for number in range(SOURCES)]
+
     def window() -> None:
         for place, source in zip(range(PLACES), cycle(sources), strict=False):
             into(place, source)
@@ -61,4 +62,4 @@ def _check_isolated(backend: CacheBackend) -> None:
     found = backend.get("isolated")
     backend.delete("isolated")
     if not (isinstance(found, np.ndarray) and found.min() == found.max() == 1.0):
-        raise RuntimeError("a caller's array reaches what is stored: the row is not measured")
+        raise RuntimeError("a caller's array reaches what is stored, so the row is not measured")

@@ -1,4 +1,4 @@
-"""Columns beside what others do, not judged: get and set at 64 B and 1 MB, FedNode, each peer, one table."""
+"""Row `columns`, not judged: get and set at 64 B and 1 MB beside what others do; FedNode, each peer, one table."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.cache import stores
 from benchmarks.cache.peers import PEERS, NotInstalled, Peer
-from benchmarks.harness.windows import OverKeys, Side, answer, count_for, in_turn
+from benchmarks.harness.windows import OverKeys, Side, count_for, in_turn, spreads_to_json
 from fednode.clock import Clock, SystemClock
 
 OWN: Final = "FedNode"
@@ -40,15 +40,15 @@ def cells(cold_keys: int) -> tuple[Cell, ...]:
     )
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(cold_keys: int, windows: int) -> dict[str, Any]:
     """Answer the seconds an operation by line and column, and why a column was left out."""
     clock = SystemClock()
     left_out: dict[str, str] = {}
     lines = {}
-    for cell in cells(asked["cold_keys"]):
+    for cell in cells(cold_keys):
         with ExitStack() as stack:
             columns = _opened(stack, clock, cell.keys, left_out)
-            lines[cell.name] = answer(in_turn(clock, _sides(clock, cell, columns), asked["windows"]))
+            lines[cell.name] = spreads_to_json(in_turn(clock, _sides(clock, cell, columns), windows))
     return {"lines": lines, "left_out": sorted(left_out.values())}
 
 
@@ -72,13 +72,12 @@ def _sides(clock: Clock, cell: Cell, columns: Mapping[str, Peer]) -> list[Side]:
     Random(_SEED).shuffle(keys)
     sides = []
     for number, (name, peer) in enumerate(columns.items()):
-        operation = peer.get if cell.verb == "get" else _setting(peer, values[0])
+        operation = peer.get if cell.verb == "get" else _setting(peer.set, values[0])
         count = count_for(clock, operation, keys, _MOST)
         start = number * len(keys) // len(columns)
         sides.append(Side(name, OverKeys(operation, keys, count, start), count))
     return sides
 
 
-def _setting(peer: Peer, value: bytes) -> Callable[[str], object]:
-    put = peer.set
+def _setting(put: Callable[[str, Any], object], value: bytes) -> Callable[[str], object]:
     return lambda key: put(key, value)

@@ -1,4 +1,4 @@
-"""One get of 64 B that is there: FedNode with all its rules, bare and in its wrappers, and cachetools under a lock."""
+"""Row `hot`: one get of 64 B that is there. FedNode bare and in its wrappers, and cachetools under a lock."""
 
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -6,7 +6,7 @@ from threading import RLock
 from typing import Any, Final
 
 from benchmarks.cache import stores
-from benchmarks.harness.windows import OverKeys, Side, answer, in_turn
+from benchmarks.harness.windows import OverKeys, Side, in_turn, spreads_to_json
 from fednode.cache import MISSING
 from fednode.clock import SystemClock
 
@@ -15,41 +15,33 @@ WRAPPED: Final = "FedNode in its default wrappers"
 LOCKED: Final = "cachetools TTL under a lock"
 BY_ITEM: Final = "the same by [] and except KeyError"
 """Not judged: the fastest way to read that cache, whose own get reads the time over and over."""
+
 KEYS: Final = 1_000
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(windows: int) -> dict[str, Any]:
     """Answer the seconds a get, of those sides that are installed."""
     clock = SystemClock()
-    keys = stores.names(KEYS)
+    items = dict(zip(stores.names(KEYS), stores.values(KEYS, 64), strict=True))
     bare, wrapped = stores.memory(clock), stores.wrapped(clock)
-    for key, value in zip(keys, stores.values(KEYS, 64), strict=True):
-        bare.set(key, value, stores.TTL)
-        wrapped.set(key, value, stores.TTL)
-    sides = [
-        Side(BARE, OverKeys(bare.get, keys, KEYS), KEYS),
-        Side(WRAPPED, OverKeys(wrapped.get, keys, KEYS), KEYS),
-        *_locked(keys),
-    ]
-    return {"spreads": answer(in_turn(clock, sides, asked["windows"]))}
-
-
-def _locked(keys: list[str]) -> list[Side]:
+    bare.set_many(items, stores.TTL)
+    wrapped.set_many(items, stores.TTL)
+    gets = {BARE: bare.get, WRAPPED: wrapped.get}
     try:
-        cachetools = import_module("cachetools")
+        cache = import_module("cachetools").TTLCache(KEYS, stores.TTL)
     except ImportError:
-        return []
-    cache = cachetools.TTLCache(KEYS, stores.TTL)
-    cache.update(zip(keys, stores.values(KEYS, 64), strict=True))
-    locked = _Locked(cache, RLock())
-    return [
-        Side(LOCKED, OverKeys(locked.get, keys, KEYS), KEYS),
-        Side(BY_ITEM, OverKeys(locked.item, keys, KEYS), KEYS),
-    ]
+        pass
+    else:
+        cache.update(items)
+        locked = _Locked(cache, RLock())
+        gets |= {LOCKED: locked.get, BY_ITEM: locked.item}
+    keys = list(items)
+    sides = [Side(name, OverKeys(get, keys, KEYS), KEYS) for name, get in gets.items()]
+    return {"spreads": spreads_to_json(in_turn(clock, sides, windows))}
 
 
 class _Locked:
-    """A call that any thread may make and that does not raise for a miss, as FedNode's get is one."""
+    """A cache that any thread may call and whose get does not raise for a miss, as FedNode's."""
 
     def __init__(self, cache: Any, lock: AbstractContextManager[bool]) -> None:
         self._cache, self._lock = cache, lock

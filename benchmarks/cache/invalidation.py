@@ -1,7 +1,7 @@
-"""Invalidating the copies of 7 sharers, each a process behind a Unix socket, with acknowledgements.
+"""Row `invalidation`: the copies of 7 sharers, each a process behind a Unix socket, with acknowledgements.
 
-Compared with one bare round trip of the same kind: as many bytes out to all seven and as many back over the same
-sockets, which nobody reads or acts on; and with the same keys one by one.
+Compared with one bare round trip: as many bytes out to all seven and as many back over the same sockets, which nobody
+acts on; and with the same keys one by one.
 """
 
 import socket
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from benchmarks.cache.sharer import ECHO, PARCEL, REPLY, receive, send
-from benchmarks.harness.windows import Side, answer, in_turn
+from benchmarks.harness.windows import Side, in_turn, spreads_to_json
 from fednode.cache.coherence import RoundDirectory
 from fednode.cache.coherence.round_directory import Parcel, pack
 from fednode.clock import Clock, SystemClock
@@ -28,22 +28,21 @@ KNOWN: Final = 1_024
 _LEASE: Final = 3_600.0
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(batches: int) -> dict[str, Any]:
     """Answer the seconds that each side takes over `batches` windows, and the bytes of one message out and back.
 
-    Raises `RuntimeError` where a sharer does not acknowledge what it was sent.
+    Raises RuntimeError where a sharer does not acknowledge what it was sent.
     """
     clock = SystemClock()
     with _sharers() as peers:
         node = _Node(clock, peers)
-        out = len(node.echo)
         sides = [
             Side(BATCH, node.batch, before=node.share),
             Side(ROUND_TRIP, node.round_trip, before=node.share),
             Side(ONE_BY_ONE, node.one_by_one, before=node.share),
         ]
-        spreads = in_turn(clock, sides, asked["batches"])
-    return {"spreads": answer(spreads), "bytes_out": out, "bytes_back": REPLY.size}
+        spreads = in_turn(clock, sides, batches)
+    return {"spreads": spreads_to_json(spreads), "bytes_out": len(node.echo), "bytes_back": REPLY.size}
 
 
 @contextmanager

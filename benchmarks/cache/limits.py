@@ -1,32 +1,19 @@
-"""What the cache must hold, each limit with the figure it is held against; nothing is judged on a small run."""
+"""What the cache must hold, each limit with the figure it is held against. A small run is not judged."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from benchmarks.cache import array, hot, many, sweep
 from benchmarks.cache.invalidation import BATCH, ONE_BY_ONE, ROUND_TRIP
-from benchmarks.cache.suite import JUDGED_POLICIES, Measured
+from benchmarks.cache.suite import JUDGED_POLICIES
 from benchmarks.cache.updates import ROOM
-from benchmarks.harness.verdicts import Check, Outcome, Verdict
-from benchmarks.harness.windows import Spread
+from benchmarks.harness.suite import Measured
+from benchmarks.harness.verdicts import LimitCheck, Verdict, either, figure, with_broken
+from benchmarks.harness.windows import Spread, spreads_from_json
+from benchmarks.trace.suite import Ratios
 
 STARVED: Final = 5_000
 """Entries up to which the default policy has to be better than LRU by a margin at one size at least."""
-
-
-_GET_US: Final = 0.8
-_OF_LOCKED: Final = 0.5
-_WRAPPED_OF_LOCKED: Final = 0.6
-_TOGETHER: Final = 2.0
-_OF_COPY: Final = 0.8
-_NEVER_UNDER: Final = -1.0
-_OVER_SOMEWHERE: Final = 3.0
-_OF_ALL: Final = 0.55
-_OF_ROUND_TRIP: Final = 2.0
-_BATCHED: Final = 20.0
-_OF_BARE: Final = 1.5
-_IDLE: Final = 2.0
 
 
 def judged(measured: Measured) -> tuple[Verdict, ...]:
@@ -34,118 +21,89 @@ def judged(measured: Measured) -> tuple[Verdict, ...]:
 
     A row that broke fails, in a small run too.
     """
-    answers = measured.answers if measured.judged else {}
-    whole = measured if measured.judged else Measured()
-    verdicts = {
-        "hot": _hot(spreads(answers.get("hot"))),
-        "many": _many(spreads(answers.get("many"))),
-        "array": _array(spreads(answers.get("array"))),
-        "trace": _trace(whole),
-        "updates": _updates(answers.get("updates")),
-        "frozen": _frozen(answers.get("frozen")),
-        "invalidation": _invalidation(spreads(answers.get("invalidation"))),
-        "sweep": _sweep(answers.get("sweep")),
-    }
-    for row, why in measured.broken.items():
-        verdicts[row] = replace(verdicts.get(row, Verdict(row, ())), broken=why)
-    return tuple(verdicts.values())
+    found = _Found(measured.answers if measured.full else {})
+    return with_broken((*_times(found), *_others(found)), measured.broken)
 
 
-def spreads(answer: Mapping[str, Any] | None) -> dict[str, Spread]:
-    """Return the times of an answer by side; none for no answer."""
-    return {} if answer is None else {name: Spread.from_dict(found) for name, found in answer["spreads"].items()}
-
-
-def _hot(found: Mapping[str, Spread]) -> Verdict:
-    bare = found.get(hot.BARE)
-    seconds = None if bare is None else 1e6 * bare.middle
-    return Verdict(
-        "hot get, 64 B, all rules",
-        (
+def _times(found: "_Found") -> tuple[Verdict, ...]:
+    over, times = found.over, found.times
+    return (
+        Verdict("hot", "hot get, 64 B, all rules", (
             either(
-                Check("one", seconds, "<=", _GET_US, "us"),
-                Check("of cachetools TTL under a lock", _over(found, hot.BARE, hot.LOCKED), "<=", _OF_LOCKED, "x"),
+                LimitCheck("one", figure(lambda: 1e6 * found.side("hot", hot.BARE).middle), "<=", 0.8, "us"),
+                LimitCheck("of cachetools TTL under a lock", over("hot", hot.BARE, hot.LOCKED), "<=", 0.5, "x"),
             ),
-            Check(
-                "in the default wrappers, of the same", _over(found, hot.WRAPPED, hot.LOCKED), "<=", _WRAPPED_OF_LOCKED,
-                "x",
+            LimitCheck("in the default wrappers, of the same", over("hot", hot.WRAPPED, hot.LOCKED), "<=", 0.6, "x"),
+        )),
+        Verdict("many", "get_many of 1,000 keys", (
+            LimitCheck("faster than the loop over get", times("many", many.TOGETHER, many.LOOP), ">=", 2.0, "x"),
+        )),
+        Verdict("array", "set of a 1 MB array, isolated", (
+            LimitCheck("of np.copyto's speed", times("array", array.SET, array.KEPT), ">=", 0.8, "x"),
+        )),
+        Verdict("invalidation", "invalidating 7 sharers, 64 keys", (
+            LimitCheck("of a round trip with all", over("invalidation", BATCH, ROUND_TRIP), "<=", 2.0, "x"),
+            LimitCheck("a batch cheaper than key by key", times("invalidation", BATCH, ONE_BY_ONE), ">=", 20.0, "x"),
+        )),
+        Verdict("sweep", "sweep of 100,000 expired among 1,000,000", (
+            LimitCheck("of bare heappop and dict.pop", over("sweep", sweep.SWEEP, sweep.BARE), "<=", 1.5, "x"),
+            LimitCheck(
+                "nothing expired, of an empty cache's sweep", over("sweep", sweep.IDLE, sweep.EMPTY), "<=", 2.0, "x"
             ),
-        ),
+        )),
     )  # fmt: skip
 
 
-def _many(found: Mapping[str, Spread]) -> Verdict:
-    over = _over(found, many.TOGETHER, many.LOOP)
-    faster = None if over is None else 1 / over
-    return Verdict("get_many of 1,000 keys", (Check("faster than the loop over get", faster, ">=", _TOGETHER, "x"),))
+def _others(found: "_Found") -> tuple[Verdict, ...]:
+    return (
+        Verdict("trace", "default policy over LRU on a trace", (
+            LimitCheck("at its worst size and seed", figure(found.under_lru), ">=", -1.0, "%"),
+            LimitCheck(f"at its best size up to {STARVED:,}", figure(found.over_lru), ">=", 3.0, "%"),
+        )),
+        Verdict("updates", "update store, 200 clients", tuple(
+            LimitCheck(f"lost at {room} x of a round, all policies", found.lost(room), "<=", 0) for room in ROOM
+        )),
+        Verdict("frozen", "frozen half of a model, 20 rounds", (
+            LimitCheck("download of sending all", figure(lambda: found.answers["frozen"]["ratio"]), "<=", 0.55, "x"),
+        )),
+    )  # fmt: skip
 
 
-def _array(found: Mapping[str, Spread]) -> Verdict:
-    over = _over(found, array.SET, array.KEPT)
-    speed = None if over is None else 1 / over
-    return Verdict("set of a 1 MB array, isolated", (Check("of np.copyto's speed", speed, ">=", _OF_COPY, "x"),))
+class _Found:
+    """The judged figures; what this run did not measure raises LookupError or is None."""
 
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self.answers = answers
 
-def _trace(measured: Measured) -> Verdict:
-    replayed, policy = measured.replayed, JUDGED_POLICIES[-1]
-    over = {}
-    if replayed is not None:
-        over = {size: ratios for size in replayed.belady if (ratios := replayed.over_reference(policy, size))}
-    lowest = min((100 * ratios.low for ratios in over.values()), default=None)
-    best = max((100 * ratios.middle for size, ratios in over.items() if size <= STARVED), default=None)
-    return Verdict(
-        "default policy over LRU on a trace",
-        (
-            Check("at its worst size and seed", lowest, ">=", _NEVER_UNDER, "%"),
-            Check(f"at its best size up to {STARVED:,}", best, ">=", _OVER_SOMEWHERE, "%"),
-        ),
-    )
+    def side(self, row: str, name: str) -> Spread:
+        return spreads_from_json(self.answers[row]["spreads"])[name]
 
+    def over(self, row: str, side: str, other: str) -> float | None:
+        """How many times as long `side` takes as `other`."""
+        return figure(lambda: self.side(row, side).over(self.side(row, other)))
 
-def _updates(answer: Mapping[str, Any] | None) -> Verdict:
-    checks = []
-    for room in ROOM:
-        runs = [] if answer is None else [run for run in answer["runs"] if run["room"] == room]
-        lost = sum(int(run["lost"]) for run in runs) if runs else None
-        checks.append(Check(f"lost at {room} x of a round, all policies", lost, "<=", 0))
-    return Verdict("update store, 200 clients", tuple(checks))
+    def times(self, row: str, side: str, other: str) -> float | None:
+        """How many times as fast `side` is as `other`."""
+        over = self.over(row, side, other)
+        return None if over is None else 1 / over
 
+    def under_lru(self) -> float:
+        return min(100 * ratios.low for ratios in self._over_lru().values())
 
-def _frozen(answer: Mapping[str, Any] | None) -> Verdict:
-    ratio = None if answer is None else float(answer["ratio"])
-    return Verdict("frozen half of a model, 20 rounds", (Check("download of sending all", ratio, "<=", _OF_ALL, "x"),))
+    def over_lru(self) -> float:
+        starved = [100 * ratios.middle for size, ratios in self._over_lru().items() if size <= STARVED]
+        if not starved:
+            raise LookupError("sizes")
+        return max(starved)
 
+    def _over_lru(self) -> dict[int, Ratios]:
+        replayed = self.answers["trace"]
+        over = {size: replayed.over_reference(JUDGED_POLICIES[-1], size) for size in replayed.belady}
+        found = {size: ratios for size, ratios in over.items() if ratios is not None}
+        if not found:
+            raise LookupError("trace")
+        return found
 
-def _invalidation(found: Mapping[str, Spread]) -> Verdict:
-    batched = _over(found, BATCH, ONE_BY_ONE)
-    return Verdict(
-        "invalidating 7 sharers, 64 keys",
-        (
-            Check("of a round trip with all", _over(found, BATCH, ROUND_TRIP), "<=", _OF_ROUND_TRIP, "x"),
-            Check("a batch cheaper than key by key", None if batched is None else 1 / batched, ">=", _BATCHED, "x"),
-        ),
-    )
-
-
-def _sweep(answer: Mapping[str, Any] | None) -> Verdict:
-    found = spreads(answer)
-    return Verdict(
-        "sweep of 100,000 expired among 1,000,000",
-        (
-            Check("of bare heappop and dict.pop", _over(found, sweep.SWEEP, sweep.BARE), "<=", _OF_BARE, "x"),
-            Check(
-                "nothing expired, of an empty cache's sweep", _over(found, sweep.IDLE, sweep.EMPTY), "<=", _IDLE, "x"
-            ),
-        ),
-    )
-
-
-def either(first: Check, second: Check) -> Check:
-    """Return the check that decides where one of two is enough: one that is kept, else the one that was measured."""
-    return min((first, second), key=lambda check: (Outcome.PASS, Outcome.FAIL, Outcome.OPEN).index(check.outcome))
-
-
-def _over(found: Mapping[str, Spread], side: str, other: str) -> float | None:
-    if side not in found or other not in found:
-        return None
-    return found[side].over(found[other])
+    def lost(self, room: float) -> float | None:
+        runs = [run["lost"] for run in self.answers.get("updates", {}).get("runs", ()) if run["room"] == room]
+        return float(sum(runs)) if runs else None

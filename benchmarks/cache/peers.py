@@ -1,14 +1,14 @@
-"""What others store values in, as one sees it from Python: each opened, filled and closed the same way.
+"""Other caches as Python sees them, each opened, filled and closed the same way.
 
-A peer that is not installed is left out. Times to live are an hour where a peer has them. None but FedNode bounds bytes
-and entries together, keeps what it stores out of its callers' reach, and stores what it was given for certain.
+A peer that is not installed is left out. Times to live are an hour where a peer has them. Of all only FedNode bounds
+bytes and entries together, keeps what it stores out of its callers' reach, and always stores what it was given.
 """
 
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
@@ -42,7 +42,7 @@ class Peer:
 
 
 class NotInstalled(ConfigError):
-    """A peer is not on this machine: the sentence says which package it takes."""
+    """A peer is not on this machine; the sentence names the package."""
 
 
 def _module(name: str) -> Any:
@@ -52,30 +52,17 @@ def _module(name: str) -> Any:
         raise NotInstalled(f"{name.replace('_', '-')} is not installed") from error
 
 
-@contextmanager
-def a_dict(_size: int, _clock: Clock) -> Iterator[Peer]:
-    """Open a dict: no limit, no expiry."""
-    found: dict[str, Any] = {}
-    yield Peer(found.__getitem__, found.__setitem__)
+def _by_item(found: Any) -> AbstractContextManager[Peer]:
+    return nullcontext(Peer(found.__getitem__, found.__setitem__))
+
+
+def _moka(size: int, _clock: Clock) -> AbstractContextManager[Peer]:
+    found = _module("moka_py").Moka(size, ttl=TTL)
+    return nullcontext(Peer(found.get, found.set))
 
 
 @contextmanager
-def cachetools_lru(size: int, _clock: Clock) -> Iterator[Peer]:
-    """Open a cachetools.LRUCache without the lock that threads would need."""
-    found = _module("cachetools").LRUCache(size)
-    yield Peer(found.__getitem__, found.__setitem__)
-
-
-@contextmanager
-def cachetools_ttl(size: int, _clock: Clock) -> Iterator[Peer]:
-    """Open a cachetools.TTLCache without the lock that threads would need."""
-    found = _module("cachetools").TTLCache(size, TTL)
-    yield Peer(found.__getitem__, found.__setitem__)
-
-
-@contextmanager
-def theine(size: int, _clock: Clock) -> Iterator[Peer]:
-    """Open a theine.Cache with its lock."""
+def _theine(size: int, _clock: Clock) -> Iterator[Peer]:
     found = _module("theine").Cache(size)
     life = timedelta(seconds=TTL)
     try:
@@ -85,15 +72,7 @@ def theine(size: int, _clock: Clock) -> Iterator[Peer]:
 
 
 @contextmanager
-def moka(size: int, _clock: Clock) -> Iterator[Peer]:
-    """Open a moka_py.Moka."""
-    found = _module("moka_py").Moka(size, ttl=TTL)
-    yield Peer(found.get, found.set)
-
-
-@contextmanager
-def diskcache(_size: int, _clock: Clock) -> Iterator[Peer]:
-    """Open a diskcache.Cache in a folder of its own."""
+def _diskcache(_size: int, _clock: Clock) -> Iterator[Peer]:
     module = _module("diskcache")
     with TemporaryDirectory(prefix="fednode-bench-") as folder, module.Cache(folder, size_limit=1 << 34) as found:
 
@@ -127,7 +106,7 @@ def _redis_server(program: str, path: Path) -> Iterator[None]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 (found on PATH)
     try:
         if hasattr(os, "sched_setaffinity"):
-            # it would wait for its own client on the one core that a row is kept on
+            # on the one core of its row it would wait for its own client
             os.sched_setaffinity(server.pid, range(os.cpu_count() or 1))
         yield
     finally:
@@ -148,13 +127,14 @@ def _wait(client: Any, refused: type[Exception], clock: Clock) -> None:
             return
 
 
-PEERS: Final = {
-    "dict": a_dict,
-    "cachetools LRU": cachetools_lru,
-    "cachetools TTL": cachetools_ttl,
-    "theine": theine,
-    "moka-py": moka,
-    "diskcache": diskcache,
+PEERS: Final[Mapping[str, Callable[[int, Clock], AbstractContextManager[Peer]]]] = {
+    "dict": lambda _size, _clock: _by_item({}),
+    # without the lock that threads would need
+    "cachetools LRU": lambda size, _clock: _by_item(_module("cachetools").LRUCache(size)),
+    "cachetools TTL": lambda size, _clock: _by_item(_module("cachetools").TTLCache(size, TTL)),
+    "theine": _theine,
+    "moka-py": _moka,
+    "diskcache": _diskcache,
     "Redis": redis,
 }
 """What opens each: by name, with its size in entries and a clock."""

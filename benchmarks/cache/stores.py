@@ -11,7 +11,6 @@ from fednode.cache.wrappers.stack import nested
 from fednode.clock import Clock
 
 TTL: Final = 3_600.0
-DEFAULT_POLICY: Final = "adaptive"
 ENTRIES: Final = 100_000
 """What a cache of short-lived data holds at most where a row does not say: large enough to be divided into shards."""
 
@@ -21,17 +20,17 @@ _SEED: Final = 20_260_100
 
 
 @dataclass(slots=True)
-class Standing:
+class ManualClock:
     """A clock that stands at `at` seconds until it is moved."""
 
     at: float = 0.0
 
     def now(self) -> float:
-        """Seconds from nowhere in particular."""
+        """Return `at`."""
         return self.at
 
     def time(self) -> float:
-        """The same: no date is meant."""
+        """Return `at`; no date is meant."""
         return self.at
 
     def sleep(self, seconds: float) -> None:
@@ -50,16 +49,16 @@ def wrapped(clock: Clock) -> Counted:
 
 
 def tight(clock: Clock, limits: Limits, policy: str, seed: int = 0) -> MemoryBackend:
-    """Return a cache in one shard, that holds exactly what `limits` say."""
+    """Return a cache in one shard that holds exactly what `limits` allow."""
     return MemoryBackend(clock, limits, policy=policy_maker(policy, seed), shards=1)
 
 
 def names(count: int) -> list[str]:
-    """Return keys as they look in a node, in order."""
+    """Return keys as a node has them, in order."""
     return [f"session/{number:09d}" for number in range(count)]
 
 
 def values(count: int, size: int) -> list[bytes]:
-    """Return values of `size` bytes; up to a thousand different ones."""
+    """Return values of `size` bytes, up to a thousand different ones."""
     distinct = [number.to_bytes(4, "little").ljust(size, b"\x5a")[:size] for number in range(min(count, 1_000))]
     return [distinct[number % len(distinct)] for number in range(count)]

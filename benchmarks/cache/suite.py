@@ -1,15 +1,15 @@
-"""The run: which rows, one after another, each in its own process; those without times side by side."""
+"""The rows of the cache: each a process of its own, apart from the replay of a trace, which is several side by side."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.processes import Job, run_job, run_side_by_side
+from benchmarks.harness.processes import Job
+from benchmarks.harness.suite import Measured, Session, check_known, measure
 from benchmarks.trace.reading import BadTrace
-from benchmarks.trace.suite import Replayed, TraceOptions, run_trace
-from fednode.clock import Clock
-from fednode.errors import ConfigError, FednodeError
+from benchmarks.trace.suite import TraceOptions, run_trace
 
 ROWS: Final = ("hot", "many", "array", "trace", "updates", "frozen", "invalidation", "sweep", "columns")
 JUDGED_POLICIES: Final = ("lru", "adaptive")
@@ -37,7 +37,6 @@ QUICK: Final = Sizes(
     windows=5,
     entries=20_000,
     expired=2_000,
-    sweeps=5,
     cold_keys=2_000,
     column_windows=5,
     clients=20,
@@ -53,7 +52,7 @@ QUICK: Final = Sizes(
 class CacheOptions:
     """What to measure; `trace` is the file that hit ratios are taken on.
 
-    Raises ConfigError for an unknown row, BadTrace for a trace that is no file, whether its row is measured or not.
+    Raises ConfigError for an unknown row, BadTrace for a trace that is not a file, whether its row is measured or not.
     """
 
     rows: tuple[str, ...] = ROWS
@@ -61,62 +60,24 @@ class CacheOptions:
     sizes: Sizes = FULL
 
     def __post_init__(self) -> None:
-        unknown = [row for row in self.rows if row not in ROWS]
-        if unknown:
-            raise ConfigError(f"there is no row '{unknown[0]}': choose from {', '.join(ROWS)}")
+        check_known("row", self.rows, ROWS)
         if self.trace is not None and (not self.trace.exists() or self.trace.is_dir()):
             raise BadTrace(f"{self.trace} is not a file: name a trace of block accesses with --trace")
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The answers of one run by row, and the replay. `judged`: whether it was a full run, whose limits count; `broken`:
-    why the other rows have none."""
-
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    replayed: Replayed | None = None
-    judged: bool = True
-    broken: Mapping[str, str] = field(default_factory=dict)
-
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """How jobs become answers: one alone, whose times count, or several side by side, whose times do not."""
-
-    alone: Callable[[Job], dict[str, Any]] = run_job
-    together: Callable[[list[Job]], list[dict[str, Any]]] = run_side_by_side
-
-
-def run_cache(options: CacheOptions, say: Say, clock: Clock, runner: Runner | None = None) -> Measured:
-    """Measure all rows and return the answers; `say` hears of each after it. A row that breaks costs no other."""
-    runner = runner or Runner()
-    answers: dict[str, dict[str, Any]] = {}
-    broken: dict[str, str] = {}
-    replayed = None
+def run_cache(options: CacheOptions, session: Session) -> Measured:
+    """Measure all rows: `trace` answers a Replayed, the others what their programs answer."""
+    rows: dict[str, Callable[[Session], Any]] = {}
     for row in dict.fromkeys(options.rows):
-        start = clock.now()
-        try:
-            if row != "trace":
-                answers[row] = runner.alone(Job(row, f"benchmarks.cache.{row}", asked(row, options.sizes)))
-            elif options.trace is not None:
-                replayed = run_trace(options.trace, options.sizes.trace, say, runner.together)
-            else:
-                say("trace: not measured; give a trace of block accesses with --trace FILE")
-                continue
-        except Exception as error:  # noqa: BLE001 (whatever it is, the other rows are worth having)
-            broken[row] = _why(error)
-            say(f"{row}: broken: {broken[row]}")
-            continue
-        say(f"{row}: {clock.now() - start:.0f} s")
-    return Measured(answers, replayed, options.sizes == FULL, broken)
+        if row != "trace":
+            rows[row] = partial(_alone, job=Job(row, f"benchmarks.cache.{row}", asked(row, options.sizes)))
+        elif options.trace is not None:
+            rows[row] = partial(run_trace, options.trace, options.sizes.trace)
+    return measure(rows, session, full=options.sizes == FULL)
 
 
-def _why(error: Exception) -> str:
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if isinstance(error, FednodeError) else f"{type(error).__name__}: {words}"
+def _alone(session: Session, job: Job) -> dict[str, Any]:
+    return session.processes.alone(job)
 
 
 def asked(row: str, sizes: Sizes) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""A sweep of 100,000 expired among 1,000,000 entries, and the bare work of it: heappop and dict.pop of as many."""
+"""Row `sweep`: a sweep of 100,000 expired among 1,000,000, and the bare work of it: heappop and dict.pop."""
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import count
 from random import Random
 from typing import Any, Final
 
 from benchmarks.cache import stores
-from benchmarks.harness.windows import Side, Spread, answer, in_turn, once
+from benchmarks.harness.windows import Side, Spread, in_turn, once, spreads_to_json
 from fednode.clock import Clock, SystemClock
 
 SWEEP: Final = "sweep"
@@ -18,25 +19,25 @@ LIFE: Final = 3_600.0
 _SEED: Final = 20_260_101
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(entries: int, expired: int, repeats: int, windows: int) -> dict[str, Any]:
     """Answer the seconds an expired entry over `repeats` sweeps, and those of a sweep where nothing has expired.
 
     Each sweep finds `expired` entries due among `entries`; as many new ones take their places before the next.
-    Raises `RuntimeError` where a sweep does not free exactly what is due.
+    Raises RuntimeError where a sweep does not free exactly what is due.
     """
     clock = SystemClock()
-    race = _Race(clock, asked["entries"], asked["expired"], Random(_SEED))
+    race = _Race(clock, entries, expired, Random(_SEED))
     race.fill()
     taken: dict[str, list[float]] = {SWEEP: [], BARE: []}
-    for number in range(asked["repeats"]):
+    for number in range(repeats):
         for name, seconds in race.turn(number):
             taken[name].append(seconds)
     spreads = {name: Spread.of(seconds) for name, seconds in taken.items()}
-    return {"spreads": answer({**spreads, **_idle(clock, race, asked["windows"])}), "freed_idle": race.sweep()}
+    return {"spreads": spreads_to_json({**spreads, **_idle(clock, race, windows)}), "freed_idle": race.sweep()}
 
 
 def _idle(clock: Clock, race: "_Race", windows: int) -> dict[str, Spread]:
-    empty = stores.memory(stores.Standing(), race.entries)
+    empty = stores.memory(stores.ManualClock(), race.entries)
     sides = [Side(IDLE, _often(race.sweep), _OFTEN), Side(EMPTY, _often(empty.sweep), _OFTEN)]
     return in_turn(clock, sides, windows)
 
@@ -57,11 +58,11 @@ class _Race:
 
     def __init__(self, clock: Clock, entries: int, expired: int, choice: Random) -> None:
         self._clock, self.entries, self._expired, self._choice = clock, entries, expired, choice
-        self._time = stores.Standing()
+        self._time = stores.ManualClock()
         self._backend = stores.memory(self._time, entries)
         self._bare: dict[str, bytes] = {}
         self._heap: list[tuple[float, str]] = []
-        self._names = _numbered()
+        self._names = (f"session/{number:09d}" for number in count())
         self.sweep = self._backend.sweep
 
     def fill(self) -> None:
@@ -89,16 +90,9 @@ class _Race:
     def _swept(self) -> None:
         freed = self.sweep()
         if freed != self._expired:
-            raise RuntimeError(f"a sweep freed {freed} of {self._expired} expired entries: the row is not measured")
+            raise RuntimeError(f"a sweep freed {freed} of {self._expired} expired entries, so the row is not measured")
 
     def _popped(self) -> None:
         heap, bare, now, pop = self._heap, self._bare, self._time.now(), heapq.heappop
         while heap and heap[0][0] <= now:
             bare.pop(pop(heap)[1])
-
-
-def _numbered() -> Iterator[str]:
-    number = 0
-    while True:
-        yield f"session/{number:09d}"
-        number += 1

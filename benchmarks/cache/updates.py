@@ -1,8 +1,8 @@
-"""Updates of 200 clients in a store that parameters share and evict each other from: how many are lost, unread.
+"""Row `updates`: 200 clients' updates in a store beside parameters that evict each other: how many are lost unread.
 
 A round's updates arrive in any order while parameters are read and written. Before the round is opened the next one's
 begin to come, until there is no room: a push that is refused comes back after the round was consumed. Lost is an
-update that was accepted and can not be read when its round is opened, or that was never accepted at all.
+update that was accepted and cannot be read when its round is opened, or that was never accepted.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _SEED: Final = 20_260_103
 
 
 @dataclass(slots=True)
-class Counts:
+class UpdateCounts:
     """What happened to the updates of all rounds, and to the parameters beside them."""
 
     accepted: int = 0
@@ -53,9 +53,9 @@ class Load:
         return int(self.room * self.clients * UPDATE_BYTES)
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(clients: int, rounds: int) -> dict[str, Any]:
     """Answer the counts by policy and room, with updates pinned and, for comparison, as values like all others."""
-    loads = [Load(policy, room, asked["clients"], asked["rounds"]) for policy in POLICIES for room in ROOM]
+    loads = [Load(policy, room, clients, rounds) for policy in POLICIES for room in ROOM]
     return {
         "runs": [
             {**asdict(load), **asdict(pinned(load)), "lost_unpinned": unpinned(load).lost} for load in loads
@@ -63,13 +63,13 @@ def work(asked: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def pinned(load: Load) -> Counts:
+def pinned(load: Load) -> UpdateCounts:
     """Return the counts with updates in an `UpdateStore`."""
     backend = _backend(load)
     return _Rounds(load, backend, _Pinned(UpdateStore(backend, retry_after=1.0))).run()
 
 
-def unpinned(load: Load) -> Counts:
+def unpinned(load: Load) -> UpdateCounts:
     """Return the counts with updates set as parameters are: what an evicting cache does to them."""
     backend = _backend(load)
     return _Rounds(load, backend, _Unpinned(backend)).run()
@@ -77,7 +77,7 @@ def unpinned(load: Load) -> Counts:
 
 def _backend(load: Load) -> MemoryBackend:
     limits = Limits(load.clients * (CHUNKS + STATES), load.bytes, UPDATE_BYTES)
-    return stores.tight(stores.Standing(), limits, load.policy)
+    return stores.tight(stores.ManualClock(), limits, load.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ class _Rounds:
     load: Load
     backend: CacheBackend
     updates: _Pinned | _Unpinned
-    counts: Counts = field(default_factory=Counts)
+    counts: UpdateCounts = field(default_factory=UpdateCounts)
     choice: Random = field(default_factory=lambda: Random(_SEED))
 
-    def run(self) -> Counts:
+    def run(self) -> UpdateCounts:
         clients = stores.names(self.load.clients)
         waiting = clients
         for number in range(self.load.rounds):

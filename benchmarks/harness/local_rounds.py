@@ -1,24 +1,90 @@
-"""Real rounds with real members in one process: only the way between node and members is short."""
+"""Real rounds with real members in one process. Only the network between node and members is missing."""
 
+import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
-from fednode.driver import Node, Reply, Request, Task
-from fednode.privacy import Ledger
+from fednode.driver import Driver, Node, Reply, Request, RoundOutcome, Task
+from fednode.optimiser import ServerOptimiser
+from fednode.privacy import Budget, Ledger
+from fednode.protocol.headroom import sum_room
+from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind, read_spec
+from fednode.protocol.spec import Terms
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.membership import Members, Parts, Place
-from fednode_crypto import scheme
+from fednode_crypto import Demand, plan, scheme
+
+_TASK: Final = "bench"
 
 
-def node_of(task: Task, channel: "ShortWay", ledger: Ledger) -> Node:
+@dataclass(frozen=True, slots=True)
+class LocalRounds:
+    """So many rounds over a model of `values` trained and `frozen` further values; no member is ever away."""
+
+    clients: int
+    values: int
+    holders: int
+    threshold: int
+    rounds: int = 1
+    frozen: int = 0
+
+
+def run_rounds(
+    case: LocalRounds, heard: "Callable[[LocalChannel, str, Request], None]" = lambda *_: None
+) -> list[RoundOutcome]:
+    """Run the rounds in a folder of their own; `heard` sees each request before its member answers.
+
+    Raises RuntimeError where a round does not open.
+    """
+    with tempfile.TemporaryDirectory(prefix="fednode-bench-") as place:
+        root = Path(place)
+        task = _task(root / "keys", case)
+        with Ledger.open(root / "ledger.jsonl", Budget(1e9, 1e-5), SkippingClock(), _TASK) as ledger:
+            driver = Driver(_node(task, LocalChannel(root / "keys", heard), ledger), task)
+            driver.begin(np.zeros(case.values))
+            outcomes = [driver.run_round(number) for number in range(1, case.rounds + 1)]
+    failed = [outcome.reason for outcome in outcomes if outcome.cause]
+    if failed:
+        raise RuntimeError(f"a round failed, so nothing was measured: {failed[0]}")
+    return outcomes
+
+
+def _task(keys: Path, case: LocalRounds) -> Task:
+    terms = Terms(
+        unit="record",
+        clip=1.0,
+        grid_bits=12,
+        local_variance=1 << 26,
+        max_records=10,
+        divisor=10.0 * case.clients,
+        min_survivors=case.clients,
+        assumed_colluders=1,
+        deadline=600.0,
+    )
+    room = sum_room(terms, case.values, case.clients)
+    return Task(
+        name=_TASK,
+        cohort=enrol_simulation(keys, case.clients, case.holders),
+        terms=terms,
+        sum_params=plan("ring", Demand(case.values, case.clients, room, case.holders, case.threshold)),
+        layout=Layout(("values",), ((case.values,),)),
+        optimiser=ServerOptimiser(case.rounds),
+        failure=1e-30,
+        frozen={"frozen": np.linspace(-1.0, 1.0, case.frozen, dtype=np.float32)} if case.frozen else {},
+    )
+
+
+def _node(task: Task, channel: "LocalChannel", ledger: Ledger) -> Node:
     """A node that keeps everything in memory, with room for one round."""
     clock = SkippingClock()
     clients, most = task.sum_params.summands, task.sum_params.upload_bytes + 4_096
@@ -35,43 +101,37 @@ def node_of(task: Task, channel: "ShortWay", ledger: Ledger) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class _Nothing:
-    """What a client without records learned: its update is noise."""
+class _NoRecords:
+    """The contribution of a client without records: its update is noise."""
 
     vector: NDArray[np.float64] = field(repr=False)
     clip: float = 1.0
 
 
-def _unheard(name: str, request: Request) -> None:
-    """Nobody listens."""
+class LocalChannel:
+    """All members whose key folders are in `keys`, asked one after the other."""
 
-
-class ShortWay:
-    """All members of the cohort whose key folders are in `keys`, asked one after the other.
-
-    `heard` is called with each request and the name of who will answer it, before it is answered.
-    """
-
-    def __init__(self, keys: Path, heard: Callable[[str, Request], None] = _unheard) -> None:
+    def __init__(self, keys: Path, heard: "Callable[[LocalChannel, str, Request], None]") -> None:
+        self.keys = keys
         self.members = Members(Parts(folder=lambda place: keys / str(place.node["name"])))
         self._heard = heard
         self._queue: deque[tuple[str, Request]] = deque()
 
     def send(self, requests: Mapping[str, Request]) -> None:
-        """Take requests by the name of who is asked."""
+        """Queue requests by member."""
         self._queue.extend(requests.items())
 
     def receive(self) -> Sequence[Reply]:
-        """The answer to the next request; nothing once all are answered."""
+        """Return the answer to the next request; nothing once all are answered."""
         if not self._queue:
             return ()
         name, request = self._queue.popleft()
-        self._heard(name, request)
-        place = place_of(name)
+        self._heard(self, name, request)
         if request.call == "query":
-            answer = self.members.query(place, request.frame, frame_kind(request.frame))
-            return (Reply(name, request.tag, answer),)
-        return (Reply(name, request.tag, self._train(place, request)),)
+            frame = self.members.query(place_of(name), request.frame, frame_kind(request.frame))
+        else:
+            frame = self._train(place_of(name), request)
+        return (Reply(name, request.tag, frame),)
 
     def _train(self, place: Place, request: Request) -> bytes:
         client = self.members.client(place)
@@ -79,9 +139,9 @@ class ShortWay:
         joined = client.join(spec, parts, request.chunks)
         if isinstance(joined, bytes):
             return joined
-        return client.answer(spec, _Nothing(np.zeros(spec.sum_params.dimension)))
+        return client.answer(spec, _NoRecords(np.zeros(spec.sum_params.dimension)))
 
 
 def place_of(name: str) -> Place:
-    """Where the member of this name stands."""
+    """Return where the member of this name stands."""
     return Place(1, {"name": name}, {})

@@ -1,11 +1,11 @@
-"""A row's own process: fresh, one core, one thread, and its answer as JSON on the last line of its output."""
+"""A row's own process: fresh, one core, one thread. Its answer is JSON on the last line of its output."""
 
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any, Final
 from fednode.errors import FednodeError
 from fednode.flower_env import flower_environment
 
-CORE: Final = "FEDNODE_BENCH_CORE"
-"""Names the variable that tells a row's process which of the cores it may use, counted from the last one."""
-
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""The checkout: where a row's process starts, so that it finds `benchmarks`."""
+"""The checkout. A row's process starts there, so that it finds `benchmarks`."""
+
+CORE: Final = "FEDNODE_BENCH_CORE"
+"""The variable that tells a row's process which core to use, counted from the last one."""
 
 ONE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
@@ -26,43 +26,41 @@ ONE_THREAD: Final = dict.fromkeys(
 
 
 class RowFailed(FednodeError):
-    """A row's process ended without an answer: the sentence says which row and quotes its last words."""
+    """A row's process ended without an answer; the sentence names the row and quotes the last line of its stderr."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does: `program` is a module with a function `work`; `asked` is its input."""
+    """What one process does: call `work` of the module `program` with the keyword arguments `asked`, all JSON."""
 
     name: str
     program: str
     asked: Mapping[str, Any]
 
-    def command(self) -> list[str]:
-        """Return the command line that does this job."""
-        return [sys.executable, "-m", "benchmarks.harness.worker", self.program]
 
+class Processes:
+    """Turns jobs into answers. A fake in its place answers without a process."""
 
-def run_job(job: Job) -> dict[str, Any]:
-    """Do one job in a fresh process and return its answer. Raises RowFailed."""
-    (answer,) = run_side_by_side([job])
-    return answer
+    def alone(self, job: Job) -> dict[str, Any]:
+        """Do one job, whose times count. Raises RowFailed."""
+        (answer,) = self.together([job])
+        return answer
 
+    def together(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        """Do jobs side by side, each on another core, and return the answers in order; their times do not count.
 
-def run_side_by_side(jobs: list[Job]) -> list[dict[str, Any]]:
-    """Do some jobs at the same time, each on another core, and return their answers in order. Raises RowFailed.
-
-    Never for jobs whose times are compared.
-    """
-    with tempfile.TemporaryDirectory(prefix="fednode-bench-") as home, _all_started(jobs, Path(home)) as started:
-        outputs = [process.communicate(json.dumps(dict(job.asked))) for job, process in zip(jobs, started, strict=True)]
-        return [
-            _answer(job, process.returncode, *output)
-            for job, process, output in zip(jobs, started, outputs, strict=True)
-        ]
+        Raises RowFailed.
+        """
+        with tempfile.TemporaryDirectory(prefix="fednode-bench-") as home, _started(jobs, Path(home)) as started:
+            outputs = [process.communicate(json.dumps(job.asked)) for job, process in zip(jobs, started, strict=True)]
+            return [
+                _answer(job, process.returncode, *output)
+                for job, process, output in zip(jobs, started, outputs, strict=True)
+            ]
 
 
 @contextmanager
-def _all_started(jobs: list[Job], home: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def _started(jobs: Sequence[Job], home: Path) -> Iterator[list[subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
     try:
         for core, job in enumerate(jobs):
@@ -77,26 +75,23 @@ def _all_started(jobs: list[Job], home: Path) -> Iterator[list[subprocess.Popen[
 
 def _start(job: Job, core: int, home: Path) -> subprocess.Popen[str]:
     # ru_maxrss of a new process starts at what its parent held: whoever starts rows has to stay small
-    environment = {**os.environ, **ONE_THREAD, **flower_environment(home), CORE: str(core), "TMPDIR": str(home)}
     return subprocess.Popen(  # noqa: S603 (our own interpreter and programs)
-        job.command(),
+        [sys.executable, "-m", "benchmarks.harness.worker", job.program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env={**os.environ, **ONE_THREAD, **flower_environment(home), CORE: str(core), "TMPDIR": str(home)},
         cwd=ROOT,
     )
 
 
 def _answer(job: Job, code: int, out: str, err: str) -> dict[str, Any]:
-    lines = out.strip().splitlines()
-    if code == 0 and lines:
-        try:
-            answer = json.loads(lines[-1])
-        except ValueError:
-            answer = None
-        if isinstance(answer, dict):
-            return answer
-    said = (err.strip().splitlines() or ["nothing"])[-1]
-    raise RowFailed(f"the process of {job.name} ended with code {code} and no answer; its last words: {said}")
+    try:
+        answer = json.loads(out.strip().splitlines()[-1]) if code == 0 else None
+    except (ValueError, IndexError):
+        answer = None
+    if isinstance(answer, dict):
+        return answer
+    last = (err.strip().splitlines() or ["nothing"])[-1]
+    raise RowFailed(f"the process of {job.name} ended with code {code} and no answer; its last line: {last}")

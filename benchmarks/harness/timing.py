@@ -1,4 +1,4 @@
-"""How long a piece of work takes, as a median after a first run that is counted apart."""
+"""How long a piece of work takes: a median after a first run that is counted apart."""
 
 import resource
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class Repeats:
 class Timing:
     """Seconds of one core for one piece of work: `median` and `best` of `runs`.
 
-    `warm_up` is the first run, counted apart, and `wall` the median of the others, both on the wall clock. On a quiet
-    machine `wall` is `median`, since work has its core to itself; on a busy one it says more about the others.
+    `warm_up` is the first run, `wall` the median of the others, both on the wall clock. On a quiet machine `wall` is
+    close to `median`; on a busy one it says more about the other programs.
     """
 
     median: float
@@ -37,7 +37,7 @@ class Timing:
     wall: float
 
     def times(self, count: int) -> Self:
-        """Return the time of doing it `count` times over; the first run stays one."""
+        """Return the time of doing it `count` times; the first run stays one."""
         return replace(self, median=self.median * count, best=self.best * count, wall=self.wall * count)
 
     def plus(self, other: "Timing") -> Self:
@@ -52,20 +52,20 @@ class Timing:
 
 
 def core_seconds() -> float:
-    """Return the seconds that this process has been running on a core, user and system."""
+    """Return the seconds that this process has spent on a core, user and system."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
-    """Measures on a clock and on the core; the garbage collector and everything else stay as in a real run."""
+    """Measures on a clock and on the core. The garbage collector stays on, as in a real run."""
 
     clock: Clock
     repeats: Repeats
     cores: Callable[[], float] = core_seconds
 
-    def time(self, work: Callable[[], object], before: Callable[[], object] | None = None) -> Timing:
+    def time(self, work: Callable[[], object], before: Callable[[], object] = lambda: None) -> Timing:
         """Run `work` once to warm up, then as often as `repeats` says, and return the medians.
 
         `before` runs ahead of each; it, and dropping what `work` returns, is outside the measured time.
@@ -73,20 +73,15 @@ class Stopwatch:
         _, warm_up = self._once(work, before)
         core: list[float] = []
         wall: list[float] = []
-        while not self._enough(core):
+        repeats = self.repeats
+        while len(core) < repeats.least or (len(core) < repeats.most and sum(core) < repeats.seconds):
             on_core, took = self._once(work, before)
             core.append(on_core)
             wall.append(took)
         return Timing(median(core), min(core), len(core), warm_up, median(wall))
 
-    def _enough(self, samples: list[float]) -> bool:
-        if len(samples) < self.repeats.least:
-            return False
-        return len(samples) >= self.repeats.most or sum(samples) >= self.repeats.seconds
-
-    def _once(self, work: Callable[[], object], before: Callable[[], object] | None) -> tuple[float, float]:
-        if before is not None:
-            before()
+    def _once(self, work: Callable[[], object], before: Callable[[], object]) -> tuple[float, float]:
+        before()
         start, used = self.clock.now(), self.cores()
         result = work()
         on_core, took = self.cores() - used, self.clock.now() - start

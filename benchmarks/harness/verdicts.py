@@ -1,9 +1,11 @@
-"""What must hold, judged: PASS or FAIL with the figure and the limit, or not judged."""
+"""Figures against limits: PASS, FAIL, or not judged."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
+
+from benchmarks.harness.tables import readable
 
 Relation = Literal["<=", ">="]
 
@@ -17,7 +19,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class LimitCheck:
     """One figure against one limit; `figure` is None where this run did not measure it in full."""
 
     what: str
@@ -34,8 +36,7 @@ class Check:
         kept = self.figure <= self.limit if self.relation == "<=" else self.figure >= self.limit
         return Outcome.PASS if kept else Outcome.FAIL
 
-    def words(self) -> str:
-        """Return the figure and its limit as people read them."""
+    def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         figure = "not judged" if self.figure is None else f"{readable(self.figure)}{unit}"
         return f"{self.what}: {figure} ({self.relation} {readable(self.limit)}{unit})"
@@ -43,12 +44,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One row of what must hold: it passes when every check does, and is open when one could not be judged."""
+    """What `row` must hold: it passes when every check does, and is open when one could not be judged."""
 
+    row: str
     name: str
-    checks: tuple[Check, ...]
+    checks: tuple[LimitCheck, ...] = ()
     broken: str = ""
-    """Why the row could not be measured at all: it fails then."""
+    """Why the row could not be measured; it fails then."""
 
     @property
     def outcome(self) -> Outcome:
@@ -59,28 +61,35 @@ class Verdict:
         return next((o for o in (Outcome.FAIL, Outcome.OPEN) if o in found), Outcome.PASS)
 
     def line(self) -> str:
-        """Return the row on one line."""
-        words = self.broken or "; ".join(check.words() for check in self.checks)
-        return f"{self.outcome}  {self.name}  {words}"
+        """Return the verdict on one line."""
+        return f"{self.outcome}  {self.name}  {self.broken or '; '.join(map(str, self.checks))}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON holds it."""
-        checks = [
-            {"what": c.what, "figure": c.figure, "relation": c.relation, "limit": c.limit, "unit": c.unit}
-            for c in self.checks
-        ]
-        found = {"name": self.name, "outcome": self.outcome.value, "checks": checks}
+        """Return the verdict as JSON holds it."""
+        found = {"name": self.name, "outcome": self.outcome.value, "checks": [asdict(check) for check in self.checks]}
         return {**found, "broken": self.broken} if self.broken else found
 
 
+def figure(of: Callable[[], float]) -> float | None:
+    """Return the figure that `of` computes, or None where what it needs was not measured (LookupError)."""
+    try:
+        return of()
+    except LookupError:
+        return None
+
+
+def either(first: LimitCheck, second: LimitCheck) -> LimitCheck:
+    """Return the check that decides where one of two is enough: one that is kept, else one that was measured."""
+    return min((first, second), key=lambda check: (Outcome.PASS, Outcome.FAIL, Outcome.OPEN).index(check.outcome))
+
+
+def with_broken(verdicts: Iterable[Verdict], broken: Mapping[str, str]) -> tuple[Verdict, ...]:
+    """Return the verdicts, with those of broken rows failed, and one more for a broken row that has no limit."""
+    found = [replace(verdict, broken=broken.get(verdict.row, "")) for verdict in verdicts]
+    judged = {verdict.row for verdict in found}
+    return (*found, *(Verdict(row, row, broken=why) for row, why in broken.items() if row not in judged))
+
+
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """Return 1 when any row fails, else 0."""
+    """Return 1 when any verdict is FAIL, else 0."""
     return int(any(verdict.outcome is Outcome.FAIL for verdict in verdicts))
-
-
-def readable(figure: float) -> str:
-    """Return at least three digits, whole numbers as they are, no exponent."""
-    if float(figure).is_integer() or abs(figure) >= 100:
-        return f"{figure:,.0f}"
-    places = 1 if abs(figure) >= 10 else 2 if abs(figure) >= 1 else 3
-    return f"{figure:.{places}f}"

@@ -1,6 +1,6 @@
 """Seconds an operation over short windows in turn: what disturbs the machine disturbs all sides alike.
 
-A low percentile is what the work costs where nothing else ran, the middle one what it costs as the machine is.
+A low percentile is what the work costs where nothing else ran, the median what it costs on the machine as it is.
 """
 
 import gc
@@ -23,7 +23,7 @@ class Side:
     name: str
     work: Callable[[], object]
     count: int = 1
-    before: Callable[[], object] | None = None
+    before: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,15 @@ class Spread:
         """Return the spread of at least two windows."""
         return cls(quantiles(seconds, n=10, method="inclusive")[0], median(seconds), len(seconds))
 
-    @classmethod
-    def from_dict(cls, answer: Mapping[str, Any]) -> Self:
-        """Undo `asdict`."""
-        return cls(**answer)
-
     def over(self, other: "Spread") -> float:
         """Return how many times as long this takes as `other`: the worse of low by low and middle by middle."""
         return max(self.low / other.low, self.middle / other.middle)
 
 
 def in_turn(clock: Clock, sides: Sequence[Side], windows: int) -> dict[str, Spread]:
-    """Time `windows` windows of each side, one of each in turn and beginning with another one each time.
+    """Time `windows` windows of each side, one of each in turn, beginning with another side each time.
 
-    One window of each goes first and does not count. Raises `ValueError` under five windows, or where two sides share
-    a name.
+    One window of each goes first and does not count. Raises ValueError under five windows or for two sides of one name.
     """
     if windows < LEAST or len({side.name for side in sides}) != len(sides):
         raise ValueError(f"give at least {LEAST} windows, and each side a name of its own")
@@ -70,16 +64,20 @@ def in_turn(clock: Clock, sides: Sequence[Side], windows: int) -> dict[str, Spre
 
 def once(clock: Clock, side: Side) -> float:
     """Return the seconds an operation of one window."""
-    if side.before is not None:
-        side.before()
+    side.before()
     start = clock.now()
     side.work()
     return (clock.now() - start) / side.count
 
 
-def answer(spreads: Mapping[str, Spread]) -> dict[str, Any]:
-    """Return the spreads as JSON holds them."""
+def spreads_to_json(spreads: Mapping[str, Spread]) -> dict[str, Any]:
+    """Return the spreads by side as JSON holds them."""
     return {name: asdict(spread) for name, spread in spreads.items()}
+
+
+def spreads_from_json(found: Mapping[str, Any]) -> dict[str, Spread]:
+    """Undo `spreads_to_json`."""
+    return {name: Spread(**spread) for name, spread in found.items()}
 
 
 class OverKeys:
@@ -105,7 +103,8 @@ class OverKeys:
 
 def count_for(clock: Clock, operation: Callable[[str], object], keys: Sequence[str], most: int) -> int:
     """Return how many operations make a window of about a millisecond, at most `most`; tries them on a few keys."""
-    tried = Side("tried", OverKeys(operation, keys, min(_TRIED, len(keys))), min(_TRIED, len(keys)))
+    count = min(_TRIED, len(keys))
+    tried = Side("tried", OverKeys(operation, keys, count), count)
     once(clock, tried)
     each = max(once(clock, tried), 1e-9)
     return max(1, min(most, len(keys), int(_SHORT / each)))

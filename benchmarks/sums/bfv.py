@@ -1,11 +1,10 @@
 """Row `bfv`: the reference scheme, through the same interface that a run uses."""
 
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.harness.timing import Stopwatch
 from benchmarks.harness.worker import peak_bytes
-from benchmarks.sums.cases import FOLDED, HOLDERS, LARGEST_VALUE, THRESHOLD, Case, Figures, check_sum, some_values
-from fednode.clock import SystemClock
+from benchmarks.sums.cases import FOLDED, HOLDERS, THRESHOLD, Case, Figures, check_sum, some_values
 from fednode_crypto import Demand, SumParams, SystemRng, plan
 from fednode_crypto.bfv.keys import BfvKey, BfvShare
 from fednode_crypto.bfv.scheme import Bfv
@@ -13,19 +12,13 @@ from fednode_crypto.bfv.scheme import Bfv
 _TASK: Final = b"fednode bench"
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure the case."""
-    case = Case.from_dict(asked)
-    return measure(case, Stopwatch(SystemClock(), case.repeats)).to_dict()
-
-
 def planned(case: Case) -> SumParams:
     """Return the cheapest parameters for a full cohort of values of `VALUE_BITS`."""
-    return plan("bfv", Demand(case.dimension, case.clients, case.clients * LARGEST_VALUE, HOLDERS, THRESHOLD))
+    return plan("bfv", Demand(case.dimension, case.clients, case.largest_sum, HOLDERS, THRESHOLD))
 
 
 def measure(case: Case, watch: Stopwatch) -> Figures:
-    """Time sealing, folding, one holder's answer, and opening; see that the sum is exact before."""
+    """Time sealing, folding, one holder's answer, and opening; checks first that the sum is exact."""
     params, rng, bfv = planned(case), SystemRng(), Bfv()
     key, shares = _committee(params)
     sealer = bfv.sealer(params, key)

@@ -1,10 +1,12 @@
-"""What a row is asked and what it answers; both travel between processes as JSON."""
+"""What a row is asked and what it answers. Both travel between processes as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from benchmarks.harness.timing import Repeats, Timing
+from benchmarks.harness.timing import Repeats, Stopwatch, Timing
+from fednode.clock import SystemClock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +20,7 @@ HOLDERS: Final = 5
 THRESHOLD: Final = 4
 FLOAT_BYTES: Final = 4
 FOLDED: Final = 3
-"""Updates that a row really folds and opens, to see that the sum is exact; neither time nor size depends on it."""
+"""Updates that a row really folds and opens, to check that the sum is exact; neither time nor size depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +31,25 @@ class Case:
     clients: int
     repeats: Repeats = field(default_factory=Repeats)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the case as JSON holds it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, asked: Mapping[str, Any]) -> Self:
-        """Undo `to_dict`."""
-        return cls(asked["dimension"], asked["clients"], Repeats(**asked["repeats"]))
-
     @property
     def float_bytes(self) -> int:
         """Bytes of a plain float32 update."""
         return FLOAT_BYTES * self.dimension
 
+    @property
+    def largest_sum(self) -> int:
+        """The largest value of the sum of a full cohort."""
+        return self.clients * LARGEST_VALUE
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one row measured.
+    """What one row measured; None where a scheme has no such role.
 
     `bytes_up`, `bytes_down`: one client, one round. `client`: from values to the bytes that it sends. `node`: from
     those bytes to the running sum, a client. `holder_bytes`: what one holder receives and sends a round. `opening`:
-    from the running sum to the values, holders' part apart. `peak_bytes`: the row's process, in which all roles live.
-    `parts`: seconds of parts that are told apart. None where a scheme has no such role.
+    from the running sum to the values, without the holders' part. `peak_bytes`: the row's process, in which all roles
+    live. `parts`: seconds of parts by name.
     """
 
     bytes_up: int
@@ -66,27 +64,18 @@ class Figures:
 
     def timings(self) -> tuple[Timing, ...]:
         """Return all the times there are."""
-        found = (self.client, self.node, self.opening, self.holder)
-        return tuple(timing for timing in found if timing is not None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON holds them."""
-        return asdict(self)
+        return (self.client, self.node, self.opening, *([] if self.holder is None else [self.holder]))
 
     @classmethod
     def from_dict(cls, answer: Mapping[str, Any]) -> Self:
-        """Undo `to_dict`."""
-        timings = {
-            name: None if answer[name] is None else Timing(**answer[name])
-            for name in ("client", "node", "opening", "holder")
-        }
-        return cls(**{**answer, **timings})
+        """Undo `asdict`."""
+        roles = ("client", "node", "opening", "holder")
+        return cls(**{**answer, **{name: Timing(**answer[name]) for name in roles if answer[name] is not None}})
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
-    """One holder signs a roster of all clients. `bytes_down`, `bytes_up`: the request and the answer of one holder.
-    `holder`: from the one to the other, with the record that is on disk before."""
+class ConfirmStep:
+    """One holder signs a roster of all clients: bytes of its request and its answer, and the time between them."""
 
     bytes_down: int
     bytes_up: int
@@ -97,14 +86,17 @@ class Confirmed:
         """Bytes that one holder receives and sends for it."""
         return self.bytes_down + self.bytes_up
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON holds them."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, answer: Mapping[str, Any]) -> Self:
-        """Undo `to_dict`."""
-        return cls(answer["bytes_down"], answer["bytes_up"], Timing(**answer["holder"]))
+        """Undo `asdict`."""
+        return cls(**{**answer, "holder": Timing(**answer["holder"])})
+
+
+def work(row: str, dimension: int, clients: int, repeats: Mapping[str, Any]) -> dict[str, Any]:
+    """Call `measure` of the module of `row` on a case; the program that every timed row is started with."""
+    case = Case(dimension, clients, Repeats(**repeats))
+    program = import_module(f"benchmarks.sums.{row}")
+    return asdict(program.measure(case, Stopwatch(SystemClock(), case.repeats)))
 
 
 def some_values(case: Case, client: int = 0) -> "NDArray[np.int64]":
@@ -116,14 +108,14 @@ def some_values(case: Case, client: int = 0) -> "NDArray[np.int64]":
 
 
 def some_floats(case: Case, client: int = 0) -> "NDArray[np.float32]":
-    """Return the same values as the floats they would stand for: float32 (dimension,), within 1."""
+    """Return the floats that these values would stand for: float32 (dimension,), within 1."""
     import numpy as np
 
     return (some_values(case, client) / LARGEST_VALUE).astype(np.float32)
 
 
 class WrongSum(RuntimeError):
-    """A scheme that is timed did not give the sum: its figures would mean nothing."""
+    """A scheme that is timed did not give the sum, so its figures would mean nothing."""
 
 
 def check_sum(found: "NDArray[Any]", updates: "list[NDArray[Any]]", tolerance: float = 0.0) -> None:
@@ -132,4 +124,4 @@ def check_sum(found: "NDArray[Any]", updates: "list[NDArray[Any]]", tolerance: f
 
     wanted = np.sum(updates, axis=0, dtype=found.dtype)
     if found.shape != wanted.shape or float(np.abs(found - wanted).max()) > tolerance:
-        raise WrongSum("the opened sum is not the sum of the updates: the row is not measured")
+        raise WrongSum("the opened sum is not the sum of the updates, so the row is not measured")

@@ -1,4 +1,4 @@
-"""Small rounds in which anyone may drop: the opened sum must be the sum of exactly those who are in it.
+"""Row `exact`: small rounds in which anyone may drop: the opened sum must be the sum of exactly those who are in it.
 
 Drawn for each round: length, bits, committee, how many of the cohort arrive, who is struck out later, order and
 grouping of the additions, which holders answer. Boxes and signatures have no part in this.
@@ -35,10 +35,10 @@ class Arrival:
     shares: Mapping[int, bytes]
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(seed: int, rounds: int) -> dict[str, Any]:
     """Run `rounds` rounds that depend on `seed`; answer how many differ, and name the first of them."""
-    wrong = [number for number in range(asked["rounds"]) if not holds(asked["seed"], number)]
-    return {"rounds": asked["rounds"], "differences": len(wrong), "first": wrong[:_SAMPLE]}
+    wrong = [number for number in range(rounds) if not holds(seed, number)]
+    return {"rounds": rounds, "differences": len(wrong), "first": wrong[:_SAMPLE]}
 
 
 def holds(seed: int, number: int) -> bool:

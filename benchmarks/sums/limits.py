@@ -1,26 +1,17 @@
 """What the scheme `ring` must hold, each limit with the figure it is held against."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from benchmarks.harness.verdicts import Check, Verdict
-from benchmarks.sums.cases import Case, Figures
-from benchmarks.sums.report import Measured
+from benchmarks.harness.suite import Measured
+from benchmarks.harness.verdicts import LimitCheck, Verdict, figure, with_broken
+from benchmarks.sums.cases import FLOAT_BYTES, ConfirmStep
 
 DIMENSION: Final = 1_000_000
+"""Values an update that times and bytes are judged at: a fold of 1 s is a rate of one million values a second."""
+
 COHORTS: Final = (10, 100, 1_000)
 ROUNDS: Final = 10_000
-
-_BYTES: Final = {100: 0.75, 1_000: 0.90}
-_CLIENT_MS: Final = 60.0
-_FASTER: Final = 25.0
-_FOLD: Final = 600.0
-_OPENING: Final = 0.25
-_HOLDER_MS: Final = 60.0
-_HOLDER_COHORT: Final = 100
-_MEMORY: Final = 1.1
-_CONFIRM_MS: Final = 60.0
-_CONFIRM_BYTES: Final = 1_024.0
 
 
 def judged(measured: Measured) -> tuple[Verdict, ...]:
@@ -28,92 +19,75 @@ def judged(measured: Measured) -> tuple[Verdict, ...]:
 
     Times that depend on the cohort are judged at their worst over the measured cohorts.
     """
-    return (
-        _bytes(measured),
-        _client(measured),
-        _fold(measured),
-        _opening(measured),
-        _memory(measured),
-        _exact(measured),
-        _confirm(measured),
-    )
+    found = _Found(measured.answers)
+    rounds = measured.answers.get("exact", {}).get("rounds", ROUNDS)
+    verdicts = (
+        Verdict("ring", "ring: bytes a client, boxes and signatures included", (
+            LimitCheck("n = 100", figure(lambda: found.upload(100)), "<=", 0.75, "x float32"),
+            LimitCheck("n = 1,000", figure(lambda: found.upload(1_000)), "<=", 0.90, "x float32"),
+        )),
+        Verdict("ring", "ring: pack, mask, share, box and sign", (
+            LimitCheck("one core", figure(lambda: 1e3 * found.worst("client")), "<=", 60.0, "ms"),
+            LimitCheck("faster than CKKS", figure(lambda: found.best_ckks() / found.worst("client")), ">=", 25.0, "x"),
+        )),
+        Verdict("ring", "ring: fold on the node", (
+            LimitCheck("one core", figure(lambda: 1.0 / found.worst("node")), ">=", 600.0, "million values a second"),
+        )),
+        Verdict("ring", "ring: opening", (
+            LimitCheck("without the holders' part", figure(lambda: found.worst("opening")), "<=", 0.25, "s"),
+            LimitCheck("a holder at 100 clients", figure(found.holder), "<=", 60.0, "ms"),
+        )),
+        Verdict("memory", "node's peak memory", (
+            LimitCheck("1,000 clients against 10", figure(found.memory), "<=", 1.1, "x"),
+        )),
+        Verdict("exact", "exact", (
+            LimitCheck(f"differences in {rounds:,} rounds", figure(found.differences), "<=", 0),
+        )),
+        Verdict("confirm", "ring: a holder confirms the roster", (
+            LimitCheck("at 100 clients", figure(lambda: 1e3 * found.confirm().holder.median), "<=", 60.0, "ms"),
+            LimitCheck("a client", figure(lambda: found.confirm().total / 100), "<=", 1_024.0, "bytes"),
+        )),
+    )  # fmt: skip
+    return with_broken(verdicts, measured.broken)
 
 
-def _bytes(measured: Measured) -> Verdict:
-    checks = []
-    for clients, limit in _BYTES.items():
-        figures = measured.get("ring", DIMENSION, clients)
-        ratio = None if figures is None else figures.bytes_up / Case(DIMENSION, clients).float_bytes
-        checks.append(Check(f"n = {clients:,}", ratio, "<=", limit, "x float32"))
-    return Verdict("ring: bytes a client, boxes and signatures included", tuple(checks))
+class _Found:
+    """The judged figures; each method raises LookupError where this run did not measure its figure in full."""
 
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self._answers = answers
 
-def _client(measured: Measured) -> Verdict:
-    seconds = _worst(measured, lambda figures: figures.client.median)
-    ckks = [f.client.median for n in COHORTS if (f := measured.get("ckks", DIMENSION, n)) is not None]
-    faster = min(ckks) / seconds if ckks and seconds else None
-    return Verdict(
-        "ring: pack, mask, share, box and sign",
-        (
-            Check("one core", None if seconds is None else 1e3 * seconds, "<=", _CLIENT_MS, "ms"),
-            Check("faster than CKKS", faster, ">=", _FASTER, "x"),
-        ),
-    )
+    def upload(self, clients: int) -> float:
+        return float(self._answers["ring"][DIMENSION, clients].bytes_up / (FLOAT_BYTES * DIMENSION))
 
+    def worst(self, role: str) -> float:
+        return max(self._medians("ring", role))
 
-def _fold(measured: Measured) -> Verdict:
-    seconds = _worst(measured, lambda figures: figures.node.median)
-    rate = DIMENSION / seconds / 1e6 if seconds else None
-    return Verdict("ring: fold on the node", (Check("one core", rate, ">=", _FOLD, "million values a second"),))
+    def best_ckks(self) -> float:
+        return min(self._medians("ckks", "client"))
 
+    def _medians(self, row: str, role: str) -> list[float]:
+        measured = self._answers[row]
+        found = [getattr(measured[DIMENSION, n], role).median for n in COHORTS if (DIMENSION, n) in measured]
+        if not found:
+            raise LookupError(row)
+        return found
 
-def _opening(measured: Measured) -> Verdict:
-    seconds = _worst(measured, lambda figures: figures.opening.median)
-    figures = measured.get("ring", DIMENSION, _HOLDER_COHORT)
-    holder = None if figures is None or figures.holder is None else 1e3 * figures.holder.median
-    return Verdict(
-        "ring: opening",
-        (
-            Check("without the holders' part", seconds, "<=", _OPENING, "s"),
-            Check(f"a holder at {_HOLDER_COHORT} clients", holder, "<=", _HOLDER_MS, "ms"),
-        ),
-    )
+    def holder(self) -> float:
+        return float(1e3 * self._answers["ring"][DIMENSION, 100].holder.median)
 
+    def memory(self) -> float:
+        row = self._answers["memory"]
+        if (row["dimension"], row["few"], row["many"]) != (DIMENSION, COHORTS[0], COHORTS[-1]):
+            raise LookupError("memory")
+        return float(row["peak_many"] / row["peak_few"])
 
-def _memory(measured: Measured) -> Verdict:
-    found = measured.memory
-    ratio = None
-    if found is not None and (found.dimension, found.few, found.many) == (DIMENSION, COHORTS[0], COHORTS[-1]):
-        ratio = found.ratio
-    return Verdict("node's peak memory", (Check("1,000 clients against 10", ratio, "<=", _MEMORY, "x"),))
+    def differences(self) -> float:
+        row = self._answers["exact"]
+        if not row["differences"] and row["rounds"] < ROUNDS:
+            raise LookupError("exact")
+        return float(row["differences"])
 
-
-def _exact(measured: Measured) -> Verdict:
-    found = measured.exact
-    differences = None
-    if found is not None and (found.differences or found.rounds >= ROUNDS):
-        differences = found.differences
-    rounds = ROUNDS if found is None else found.rounds
-    return Verdict("exact", (Check(f"differences in {rounds:,} rounds", differences, "<=", 0),))
-
-
-def _confirm(measured: Measured) -> Verdict:
-    step = measured.confirmed.get(_HOLDER_COHORT)
-    return Verdict(
-        "ring: a holder confirms the roster",
-        (
-            Check(
-                f"at {_HOLDER_COHORT} clients",
-                None if step is None else 1e3 * step.holder.median,
-                "<=",
-                _CONFIRM_MS,
-                "ms",
-            ),
-            Check("a client", None if step is None else step.total / _HOLDER_COHORT, "<=", _CONFIRM_BYTES, "bytes"),
-        ),
-    )
-
-
-def _worst(measured: Measured, of: Callable[[Figures], float]) -> float | None:
-    found = [of(figures) for n in COHORTS if (figures := measured.get("ring", DIMENSION, n)) is not None]
-    return max(found, default=None)
+    def confirm(self) -> ConfirmStep:
+        step: ConfirmStep = self._answers["confirm"][100]
+        return step

@@ -1,4 +1,4 @@
-"""The node's memory: uploads come from disk, are checked and folded, and their boxes go back to disk, one by one."""
+"""Row `memory`: uploads come from disk, are checked and folded, and their boxes go back to disk, one by one."""
 
 import contextlib
 from io import BufferedWriter
@@ -12,21 +12,20 @@ from fednode_crypto import SumParams
 from fednode_crypto.ring.scheme import RingMask
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
-    """Fold `clients` uploads out of the `count` that lie in `folder`, in turn, and return the peak of memory."""
-    params, folder = planned(Case(asked["dimension"], asked["planned"])), Path(asked["folder"])
+def work(folder: str, dimension: int, planned_for: int, count: int, clients: int) -> dict[str, Any]:
+    """Fold `clients` uploads, the `count` that lie in `folder` in turn, and return the peak of memory."""
+    params, place = planned(Case(dimension, planned_for)), Path(folder)
+    files = [upload_file(place, client % count) for client in range(clients)]
     with contextlib.ExitStack() as stack:
-        boxes = [stack.enter_context((folder / f"holder-{p}.boxes").open("wb")) for p in range(1, HOLDERS + 1)]
-        count = _folded(params, folder, (asked["clients"], asked["count"]), boxes)
-    return {"peak_bytes": peak_bytes(), "count": count}
+        boxes = [stack.enter_context((place / f"holder-{p}.boxes").open("wb")) for p in range(1, HOLDERS + 1)]
+        folded = _folded(params, files, boxes)
+    return {"peak_bytes": peak_bytes(), "count": folded}
 
 
-def _folded(params: SumParams, folder: Path, amounts: tuple[int, int], boxes: list[BufferedWriter]) -> int:
-    clients, distinct = amounts
+def _folded(params: SumParams, files: list[Path], boxes: list[BufferedWriter]) -> int:
     total = RingMask().zero(params)
-    for client in range(clients):
-        data = upload_file(folder, client % distinct).read_bytes()
-        upload = Upload.from_bytes(data, params.payload_bytes)
+    for path in files:
+        upload = Upload.from_bytes(path.read_bytes(), params.payload_bytes)
         upload.check()
         total.absorb(upload.payload)
         for file, box in zip(boxes, upload.boxes, strict=True):

@@ -1,19 +1,10 @@
-"""Row `plain`: float32 vectors in the clear, as numpy holds them; what every ratio is taken against."""
-
-from typing import Any
+"""Row `plain`: float32 vectors in the clear, as numpy holds them. Every ratio is taken against it."""
 
 import numpy as np
 
 from benchmarks.harness.timing import Stopwatch
 from benchmarks.harness.worker import peak_bytes
 from benchmarks.sums.cases import Case, Figures, check_sum, some_floats
-from fednode.clock import SystemClock
-
-
-def work(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure the case."""
-    case = Case.from_dict(asked)
-    return measure(case, Stopwatch(SystemClock(), case.repeats)).to_dict()
 
 
 def measure(case: Case, watch: Stopwatch) -> Figures:

@@ -1,7 +1,5 @@
 """Row `ring`: masks that add up with the updates; boxes for all holders and signatures are part of every figure."""
 
-from typing import Any
-
 from benchmarks.harness.timing import Stopwatch
 from benchmarks.harness.worker import peak_bytes
 from benchmarks.sums.cases import FOLDED, HOLDERS, THRESHOLD, Case, Figures, check_sum, some_values
@@ -9,28 +7,21 @@ from benchmarks.sums.uploads import (
     KEY_BYTES,
     SIGNATURE_BYTES,
     SPEC,
-    Client,
+    BenchClient,
     Upload,
     associated,
     holder_keys,
     planned,
 )
-from fednode.clock import SystemClock
 from fednode_crypto import SumParams, SystemRng
 from fednode_crypto.identity import BoxKey, open_box
 from fednode_crypto.ring.scheme import RingMask
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure the case."""
-    case = Case.from_dict(asked)
-    return measure(case, Stopwatch(SystemClock(), case.repeats)).to_dict()
-
-
 def measure(case: Case, watch: Stopwatch) -> Figures:
-    """See that a sum opens exactly, then time each role."""
+    """Check that a sum opens exactly, then time each role."""
     params, keys, rng, ring = planned(case), holder_keys(), SystemRng(), RingMask()
-    clients = [Client.made(params, keys) for _ in range(min(FOLDED, case.clients))]
+    clients = [BenchClient.made(params, keys) for _ in range(min(FOLDED, case.clients))]
     updates = [some_values(case, number) for number in range(len(clients))]
     uploads = [client.upload(values, rng) for client, values in zip(clients, updates, strict=True)]
     total = ring.zero(params)
@@ -66,7 +57,7 @@ def _holder_part(upload: Upload) -> int:
     return KEY_BYTES + SIGNATURE_BYTES + len(upload.header) + len(upload.boxes[0])
 
 
-def _parts(watch: Stopwatch, client: Client, upload: Upload, case: Case) -> dict[str, float]:
+def _parts(watch: Stopwatch, client: BenchClient, upload: Upload, case: Case) -> dict[str, float]:
     rng, values = SystemRng(), some_values(case)
     sealing = client.seal(values, rng)
     boxes = client.boxed(sealing.shares)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from benchmarks.harness.timing import Stopwatch
 from benchmarks.harness.worker import peak_bytes
 from benchmarks.sums.cases import Case, Figures, check_sum, some_floats
-from fednode.clock import SystemClock
 
 CLIPPING: Final = 8.0
 TARGET: Final = 1 << 22
@@ -31,12 +30,6 @@ MOST_NEIGHBOURS: Final = 100
 """Everybody is everybody's neighbour up to here; a larger cohort is a sparse graph, which is what the + stands for."""
 
 Vectors = list[NDArray[Any]]
-
-
-def work(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure the case."""
-    case = Case.from_dict(asked)
-    return measure(case, Stopwatch(SystemClock(), case.repeats)).to_dict()
 
 
 def neighbours(clients: int) -> int:

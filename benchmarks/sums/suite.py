@@ -1,25 +1,25 @@
-"""The run: which rows, one after another, each in its own process."""
+"""The rows of secure sums: which processes each one starts, and what it answers."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from benchmarks.harness.processes import Job, run_job, run_side_by_side
+from benchmarks.harness.processes import Job
+from benchmarks.harness.suite import Measured, Session, check_known, measure
 from benchmarks.harness.timing import Repeats
-from benchmarks.sums.cases import FOLDED, Case, Confirmed, Figures
+from benchmarks.sums.cases import FOLDED, Case, ConfirmStep, Figures
 from benchmarks.sums.limits import COHORTS, DIMENSION, ROUNDS
-from benchmarks.sums.report import Exactness, Measured, Memory
-from fednode.clock import Clock
 from fednode.errors import ConfigError
 
-ROWS: Final = ("plain", "secagg", "ckks", "bfv", "ring", "confirm", "memory", "exact")
+TIMED: Final = ("plain", "secagg", "ckks", "bfv", "ring")
+ROWS: Final = (*TIMED, "confirm", "memory", "exact")
 LARGEST_BFV: Final = 1_000_000
 LARGEST_CONFIRMED: Final = 100
 """Clients of the largest cohort that a real round is run with: each member checks all others' signed keys."""
 
 CONFIRMED_VALUES: Final = 100
-
 _SAME_FOR_ALL_COHORTS: Final = frozenset({"ckks"})
 _BATCH: Final = 1_000
 
@@ -36,9 +36,7 @@ class SumOptions:
     exact_rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
-        unknown = [row for row in self.rows if row not in ROWS]
-        if unknown:
-            raise ConfigError(f"there is no row '{unknown[0]}': choose from {', '.join(ROWS)}")
+        check_known("row", self.rows, ROWS)
         if any(size < 1 for size in self.sizes) or any(clients < 2 for clients in self.clients):
             raise ConfigError("sizes are at least 1 value and cohorts at least 2 clients: give larger numbers")
 
@@ -48,102 +46,81 @@ QUICK: Final = SumOptions(
 )
 """Everything once, small: shows that the benchmark works, judges nothing."""
 
-Say = Callable[[str], None]
+
+def run_sums(options: SumOptions, session: Session) -> Measured:
+    """Measure all rows. A timed row answers Figures by (values, clients), `confirm` a ConfirmStep by clients."""
+    rows: dict[str, Callable[[Session], Any]] = {row: partial(_timed, options, row) for row in TIMED}
+    rows |= {
+        "confirm": partial(_confirm, options),
+        "memory": partial(_memory, options),
+        "exact": partial(_exact, options),
+    }
+    return measure({row: rows[row] for row in options.rows}, session)
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """How jobs become answers: one alone, whose times count, or several side by side, whose times do not."""
-
-    alone: Callable[[Job], dict[str, Any]] = run_job
-    together: Callable[[list[Job]], list[dict[str, Any]]] = run_side_by_side
-
-
-def run_sums(options: SumOptions, say: Say, clock: Clock, runner: Runner | None = None) -> Measured:
-    """Measure all rows and return the figures; `say` hears of each before it starts and after.
-
-    Raises RowFailed when a row's process fails: a benchmark with holes is none.
-    """
-    run = _Run(options, say, clock, runner or Runner())
-    rows = run.rows()
-    memory = run.memory() if "memory" in options.rows else None
-    exact = run.exact() if "exact" in options.rows else None
-    confirmed = run.confirmed() if "confirm" in options.rows else {}
-    return Measured(rows, memory, exact, confirmed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    options: SumOptions
-    say: Say
-    clock: Clock
-    runner: Runner
-
-    def rows(self) -> dict[tuple[str, int, int], Figures]:
-        found: dict[tuple[str, int, int], Figures] = {}
-        for row, case in self._cases():
-            twin = next((f for (r, d, _), f in found.items() if (r, d) == (row, case.dimension)), None)
+def _timed(options: SumOptions, row: str, session: Session) -> dict[tuple[int, int], Figures]:
+    found: dict[tuple[int, int], Figures] = {}
+    for dimension in options.sizes:
+        if row == "bfv" and dimension > LARGEST_BFV:
+            continue
+        for clients in options.clients:
+            twin = next((figures for (d, _), figures in found.items() if d == dimension), None)
             if row not in _SAME_FOR_ALL_COHORTS or twin is None:
-                twin = self._row(row, case)
-            found[row, case.dimension, case.clients] = twin
-        return found
+                twin = _figures(session, row, Case(dimension, clients, options.repeats))
+            found[dimension, clients] = twin
+    return found
 
-    def _cases(self) -> Iterator[tuple[str, Case]]:
-        for dimension in self.options.sizes:
-            for row in self.options.rows:
-                if row in {"confirm", "memory", "exact"} or (row == "bfv" and dimension > LARGEST_BFV):
-                    continue
-                for clients in self.options.clients:
-                    yield row, Case(dimension, clients, self.options.repeats)
 
-    def _row(self, row: str, case: Case) -> Figures:
-        name = f"{row}, d = {case.dimension:,}, n = {case.clients:,}"
-        start = self.clock.now()
-        figures = Figures.from_dict(self.runner.alone(Job(name, f"benchmarks.sums.{row}", case.to_dict())))
-        self.say(
-            f"{name}: {figures.bytes_up / case.float_bytes:.2f} x up, client {figures.client.median:.4f} s, "
-            f"warm-up {figures.client.warm_up:.4f} s, {self.clock.now() - start:.0f} s in all"
-        )
-        return figures
+def _figures(session: Session, row: str, case: Case) -> Figures:
+    name = f"{row}, d = {case.dimension:,}, n = {case.clients:,}"
+    start = session.clock.now()
+    figures = Figures.from_dict(session.processes.alone(_job(name, row, case)))
+    session.say(
+        f"{name}: {figures.bytes_up / case.float_bytes:.2f} x up, client {figures.client.median:.4f} s, "
+        f"warm-up {figures.client.warm_up:.4f} s, {session.clock.now() - start:.0f} s in all"
+    )
+    return figures
 
-    def confirmed(self) -> dict[int, Confirmed]:
-        found = {}
-        for clients in self.options.clients:
-            name = f"confirm, n = {clients:,}"
-            if clients > LARGEST_CONFIRMED:
-                self.say(f"{name}: left out, {LARGEST_CONFIRMED} clients are the most that a real round is run with")
-                continue
-            case, start = Case(CONFIRMED_VALUES, clients, self.options.repeats), self.clock.now()
-            answer = self.runner.alone(Job(name, "benchmarks.sums.confirm", case.to_dict()))
-            found[clients] = Confirmed.from_dict(answer)
-            seconds = found[clients].holder.median
-            self.say(f"{name}: holder {seconds:.4f} s, {self.clock.now() - start:.0f} s in all")
-        return found
 
-    def memory(self) -> Memory:
-        (few, many), dimension = self.options.memory_clients, min(self.options.sizes)
-        peaks = []
-        with TemporaryDirectory(prefix="fednode-bench-") as folder:
-            shared = {"folder": folder, "dimension": dimension, "planned": many, "count": FOLDED}
-            self.runner.alone(Job("the uploads for the node", "benchmarks.sums.uploads", shared))
-            for clients in (few, many):
-                name = f"memory, d = {dimension:,}, n = {clients:,}"
-                job = Job(name, "benchmarks.sums.memory", {**shared, "clients": clients})
-                peaks.append(int(self.runner.alone(job)["peak_bytes"]))
-                self.say(f"{name}: {peaks[-1] / 1e6:.0f} MB")
-        return Memory(dimension, few, many, *peaks)
+def _job(name: str, row: str, case: Case) -> Job:
+    return Job(name, "benchmarks.sums.cases", {"row": row, **asdict(case)})
 
-    def exact(self) -> Exactness:
-        start, left, differences, batches = self.clock.now(), self.options.exact_rounds, 0, []
-        while left:
-            batches.append(min(left, _BATCH))
-            left -= batches[-1]
-        jobs = [
-            Job(f"exact, part {i + 1}", "benchmarks.sums.exact", {"seed": i, "rounds": rounds})
-            for i, rounds in enumerate(batches)
-        ]
-        for first in range(0, len(jobs), 2):
-            differences += sum(int(a["differences"]) for a in self.runner.together(jobs[first : first + 2]))
-            done = sum(batches[: first + 2])
-            self.say(f"exact: {done:,} of {sum(batches):,} rounds, {differences} differences")
-        return Exactness(sum(batches), differences, self.clock.now() - start)
+
+def _confirm(options: SumOptions, session: Session) -> dict[int, ConfirmStep]:
+    found = {}
+    for clients in options.clients:
+        name = f"confirm, n = {clients:,}"
+        if clients > LARGEST_CONFIRMED:
+            session.say(f"{name}: left out; a real round is run with {LARGEST_CONFIRMED} clients at most")
+            continue
+        case, start = Case(CONFIRMED_VALUES, clients, options.repeats), session.clock.now()
+        found[clients] = ConfirmStep.from_dict(session.processes.alone(_job(name, "confirm", case)))
+        seconds = found[clients].holder.median
+        session.say(f"{name}: holder {seconds:.4f} s, {session.clock.now() - start:.0f} s in all")
+    return found
+
+
+def _memory(options: SumOptions, session: Session) -> dict[str, int]:
+    (few, many), dimension = options.memory_clients, min(options.sizes)
+    peaks = []
+    with TemporaryDirectory(prefix="fednode-bench-") as folder:
+        shared = {"folder": folder, "dimension": dimension, "planned_for": many, "count": FOLDED}
+        session.processes.alone(Job("the uploads for the node", "benchmarks.sums.uploads", shared))
+        for clients in (few, many):
+            name = f"memory, d = {dimension:,}, n = {clients:,}"
+            job = Job(name, "benchmarks.sums.memory", {**shared, "clients": clients})
+            peaks.append(int(session.processes.alone(job)["peak_bytes"]))
+            session.say(f"{name}: {peaks[-1] / 1e6:.0f} MB")
+    return {"dimension": dimension, "few": few, "many": many, "peak_few": peaks[0], "peak_many": peaks[1]}
+
+
+def _exact(options: SumOptions, session: Session) -> dict[str, float]:
+    start, total, differences = session.clock.now(), options.exact_rounds, 0
+    jobs = [
+        Job(f"exact, part {seed + 1}", "benchmarks.sums.exact", {"seed": seed, "rounds": min(_BATCH, total - first)})
+        for seed, first in enumerate(range(0, total, _BATCH))
+    ]
+    for first in range(0, len(jobs), 2):
+        differences += sum(int(a["differences"]) for a in session.processes.together(jobs[first : first + 2]))
+        session.say(f"exact: {min((first + 2) * _BATCH, total):,} of {total:,} rounds, {differences} differences")
+    return {"rounds": total, "differences": differences, "seconds": session.clock.now() - start}

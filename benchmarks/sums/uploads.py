@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.sums.cases import HOLDERS, LARGEST_VALUE, THRESHOLD, Case, some_values
+from benchmarks.sums.cases import HOLDERS, THRESHOLD, Case, some_values
 from fednode_crypto import Demand, Sealing, SumParams, SystemRng, plan
 from fednode_crypto.identity import BoxKey, BoxPublicKey, SigningKey, VerifyKey, seal_box
 from fednode_crypto.ring.scheme import RingMask
@@ -22,7 +22,7 @@ SIGNATURE_BYTES: Final = 64
 
 def planned(case: Case) -> SumParams:
     """Return the cheapest parameters for a full cohort of values of `VALUE_BITS`."""
-    return plan("ring", Demand(case.dimension, case.clients, case.clients * LARGEST_VALUE, HOLDERS, THRESHOLD))
+    return plan("ring", Demand(case.dimension, case.clients, case.largest_sum, HOLDERS, THRESHOLD))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def associated(sender: bytes, point: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class BenchClient:
     """A client with its keys, the holders' box keys of this round, and a sealer."""
 
     params: SumParams
@@ -109,11 +109,11 @@ def upload_file(folder: Path, number: int) -> Path:
     return folder / f"upload-{number}.bin"
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(folder: str, dimension: int, planned_for: int, count: int) -> dict[str, Any]:
     """Write `count` uploads into `folder`, for a node that is measured in another process."""
-    case, folder = Case(asked["dimension"], asked["planned"]), Path(asked["folder"])
+    case = Case(dimension, planned_for)
     params, keys, rng = planned(case), holder_keys(), SystemRng()
-    for number in range(asked["count"]):
-        upload = Client.made(params, keys).upload(some_values(case, number), rng)
-        upload_file(folder, number).write_bytes(upload.to_bytes())
-    return {"bytes": upload_file(folder, 0).stat().st_size}
+    for number in range(count):
+        upload = BenchClient.made(params, keys).upload(some_values(case, number), rng)
+        upload_file(Path(folder), number).write_bytes(upload.to_bytes())
+    return {"bytes": upload_file(Path(folder), 0).stat().st_size}

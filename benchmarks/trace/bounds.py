@@ -19,7 +19,7 @@ def infinite_hits(accesses: Sequence[int]) -> int:
 
 
 def belady_hits(accesses: Sequence[int], size: int) -> int:
-    """Return the most hits that `size` entries can have where each block read is kept: what is used again last goes."""
+    """Return the most hits that `size` entries can have where each block read is kept: the best of all."""
     following = next_uses(accesses)
     kept: dict[int, int] = {}
     latest: list[tuple[int, int]] = []
@@ -28,7 +28,7 @@ def belady_hits(accesses: Sequence[int], size: int) -> int:
         if block in kept:
             hits += 1
         elif len(kept) >= size:
-            # items of blocks that were used since, or are gone, say nothing any more
+            # skip items of blocks that were used since, or are gone
             while kept.get(latest[0][1]) != -latest[0][0]:
                 heapq.heappop(latest)
             del kept[heapq.heappop(latest)[1]]
@@ -38,7 +38,7 @@ def belady_hits(accesses: Sequence[int], size: int) -> int:
 
 
 def next_uses(accesses: Sequence[int]) -> list[int]:
-    """Return for each access the place of the next one to the same block; numbers beyond all places where none is."""
+    """Return for each access the place of the next one to the same block; a number beyond all places for the last."""
     following = [0] * len(accesses)
     seen: dict[int, int] = {}
     for place in range(len(accesses) - 1, -1, -1):
@@ -47,10 +47,7 @@ def next_uses(accesses: Sequence[int]) -> list[int]:
     return following
 
 
-def work(asked: dict[str, Any]) -> dict[str, Any]:
+def work(trace: str, sizes: list[int]) -> dict[str, Any]:
     """Answer the hits without a limit, and Belady's for each of `sizes`."""
-    accesses = read_trace(Path(asked["trace"])).accesses()
-    return {
-        "infinite": infinite_hits(accesses),
-        "belady": [belady_hits(accesses, size) for size in asked["sizes"]],
-    }
+    accesses = read_trace(Path(trace)).accesses()
+    return {"infinite": infinite_hits(accesses), "belady": [belady_hits(accesses, size) for size in sizes]}

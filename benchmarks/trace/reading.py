@@ -1,17 +1,17 @@
 """A trace from a file: JSON lines, one request each: `timestamp` in ms and the `hash_ids` of the blocks it reads."""
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from fednode.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TraceRequest:
     """One request: when, in seconds from the trace's own start, and the blocks it reads, in order."""
 
     at: float
@@ -22,7 +22,7 @@ class Request:
 class Trace:
     """Requests in the order of time."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[TraceRequest, ...]
 
     def accesses(self) -> list[int]:
         """Return the blocks of all requests, one after another."""
@@ -30,61 +30,40 @@ class Trace:
 
 
 class BadTrace(DataError):
-    """A file that is no trace: the sentence says which line and what it should be."""
+    """A file that is not a trace; the sentence names the first wrong line and what it should be."""
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    timestamp: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    hash_ids: list[StrictInt]
+
+
+_EXPECTED: Final = "expected an object with timestamp (milliseconds, 0 or more) and hash_ids (a list of whole numbers)"
 
 
 def read_trace(path: Path) -> Trace:
-    """Return the trace in `path`. Raises BadTrace, with the number of the first line that is none, or for no file.
-
-    Blank lines are passed over; a trace without one access is none.
-    """
-    requests: list[Request] = []
+    """Return the trace in `path`; blank lines are skipped. Raises BadTrace, also for a trace without any access."""
+    requests: list[TraceRequest] = []
     for number, line in _lines(path):
-        request = _request(line, f"{path}, line {number}")
-        if requests and request.at < requests[-1].at:
-            raise BadTrace(f"{path}, line {number}: the timestamp lies before the one above; sort the lines by time")
-        requests.append(request)
+        try:
+            found = _Line.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = f"{first['loc'][0]}: " if first["loc"] else ""
+            raise BadTrace(f"{path}, line {number}: {place}{first['msg']}; {_EXPECTED}") from error
+        if requests and found.timestamp / 1e3 < requests[-1].at:
+            raise BadTrace(f"{path}, line {number}: the timestamp is before the previous one; sort the lines by time")
+        requests.append(TraceRequest(found.timestamp / 1e3, tuple(found.hash_ids)))
     if not any(request.blocks for request in requests):
         raise BadTrace(f"{path} holds no access to any block: give a trace with hash_ids")
     return Trace(tuple(requests))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    number = 0
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line.decode()
-    except UnicodeDecodeError as error:
-        raise BadTrace(f"{path}, line {number}: not UTF-8 text; give JSON lines") from error
+            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except OSError as error:
         raise BadTrace(f"could not read {path}: {error.strerror or error}; give the file of a trace") from error
-
-
-def _request(line: str, where: str) -> Request:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadTrace(f"{where}: not JSON; give an object with timestamp and hash_ids on each line") from error
-    if not isinstance(found, dict):
-        raise BadTrace(f"{where}: not a JSON object; give one with timestamp and hash_ids on each line")
-    return Request(_seconds(found.get("timestamp"), where), _blocks(found.get("hash_ids"), where))
-
-
-def _seconds(stamp: Any, where: str) -> float:
-    seconds = math.nan
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
-        try:
-            seconds = stamp / 1e3
-        except OverflowError:
-            seconds = math.inf
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise BadTrace(f"{where}: timestamp must be a number of milliseconds, 0 or more")
-    return seconds
-
-
-def _blocks(ids: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(ids, list) or not all(type(block) is int for block in ids):
-        raise BadTrace(f"{where}: hash_ids must be a list of whole numbers, one a block")
-    return tuple(ids)

@@ -1,10 +1,15 @@
-"""How a replay reads: a table of hit ratios, how far each policy is over LRU, JSON."""
+"""How a replay reads: tables of hit ratios, how far each policy is over LRU, JSON, and the plot."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.harness.results import Results, svg
 from benchmarks.harness.tables import aligned
-from benchmarks.trace.policies import REFERENCE, SAMPLED
-from benchmarks.trace.suite import Ratios, Replayed
+from benchmarks.trace.suite import REFERENCE, SAMPLED, Ratios, Replayed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS: Final = {"lru": "o", "lfu": "s", "hybrid": "^", "adaptive": "P", "s3fifo": "D"}
 
 
 def words(found: Replayed) -> list[str]:
@@ -23,44 +28,47 @@ def _hits(found: Replayed) -> list[str]:
     for policy, sizes in found.policies.items():
         rows.append([policy, *(f"{100 * ratios.middle:.2f}" for ratios in sizes.values())])
         if policy in SAMPLED:
-            rows.append([f"{policy}, range", *(_range(ratios, ".2f") for ratios in sizes.values())])
+            ranges = (f"{100 * ratios.low:.2f}-{100 * ratios.high:.2f}" for ratios in sizes.values())
+            rows.append([f"{policy}, range", *ranges])
     return aligned([*rows, ["Belady", *(f"{100 * ratio:.2f}" for ratio in found.belady.values())]])
 
 
 def _over(found: Replayed) -> list[str]:
-    """The comparison, and an empty line; nothing where there is only the reference."""
-    rows = []
-    for policy in found.policies:
-        over = [found.over_reference(policy, size) for size in found.belady]
-        if policy != REFERENCE:
-            rows.append([policy, *("-" if ratios is None else f"{100 * ratios.middle:+.1f}" for ratios in over)])
+    """The comparison and an empty line; nothing where there is only the reference."""
+    rows = [
+        [policy, *(_percent(found.over_reference(policy, size)) for size in found.belady)]
+        for policy in found.policies
+        if policy != REFERENCE
+    ]
     if not rows:
         return []
     heading = ["policy", *(f"{size:,}" for size in found.belady)]
     return [f"over {REFERENCE} in % of its hits:", *aligned([heading, *rows]), ""]
 
 
-def _range(ratios: Ratios, how: str) -> str:
-    return f"{100 * ratios.low:{how}}-{100 * ratios.high:{how}}"
+def _percent(ratios: Ratios | None) -> str:
+    return "-" if ratios is None else f"{100 * ratios.middle:+.1f}"
+
+
+def results(found: Replayed) -> Results:
+    """Return the replay's JSON document and plot."""
+    return Results("trace", document(found), svg((6.0, 4.0), lambda figure: draw(figure.subplots(), found)))
 
 
 def document(found: Replayed) -> dict[str, Any]:
-    """Return the replay as JSON holds it, without date and machine; ratios are shares of 1."""
+    """Return the replay as JSON holds it; ratios are shares of 1."""
     return {
         "trace": {"name": found.name, "requests": found.requests, "accesses": found.accesses, "blocks": found.blocks},
         "infinite": found.infinite,
         "rows": [
-            {"policy": "belady", "entries": size, "hit_ratio": ratio} for size, ratio in found.belady.items()
-        ] + [
-            _row(found, policy, size, ratios)
-            for policy, sizes in found.policies.items()
-            for size, ratios in sizes.items()
+            *({"policy": "belady", "entries": size, "hit_ratio": ratio} for size, ratio in found.belady.items()),
+            *(_row(found, policy, size) for policy, sizes in found.policies.items() for size in sizes),
         ],
-    }  # fmt: skip
+    }
 
 
-def _row(found: Replayed, policy: str, size: int, ratios: Ratios) -> dict[str, Any]:
-    over = found.over_reference(policy, size)
+def _row(found: Replayed, policy: str, size: int) -> dict[str, Any]:
+    ratios, over = found.policies[policy][size], found.over_reference(policy, size)
     return {
         "policy": policy,
         "entries": size,
@@ -69,3 +77,17 @@ def _row(found: Replayed, policy: str, size: int, ratios: Ratios) -> dict[str, A
         "highest": ratios.high,
         f"over_{REFERENCE}": None if over is None else over.middle,
     }
+
+
+def draw(axes: "Axes", found: Replayed) -> None:
+    """Draw a line for each policy, Belady's above them, and the infinite cache as the line that nothing crosses."""
+    sizes = sorted(found.belady)
+    axes.plot(sizes, [100 * found.belady[size] for size in sizes], color="grey", linestyle="--", label="Belady")
+    axes.axhline(100 * found.infinite, color="grey", linestyle=":", label="infinite")
+    for colour, (policy, marker) in enumerate(_MARKERS.items()):
+        points = found.policies.get(policy, {})
+        if points:
+            hits = [100 * points[size].middle for size in sizes]
+            axes.plot(sizes, hits, marker=marker, color=f"C{colour}", label=policy)
+    axes.set(xscale="log", xlabel="entries", ylabel="hits, % of accesses", title=found.name)
+    axes.legend()

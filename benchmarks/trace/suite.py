@@ -1,22 +1,25 @@
 """The replay of one trace: which policies at which sizes, several seeds where a policy draws, cores side by side."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.harness.processes import Job, run_side_by_side
-from benchmarks.harness.results import machine
-from benchmarks.trace.policies import POLICIES, REFERENCE, SAMPLED
+from benchmarks.harness.processes import Job
+from benchmarks.harness.results import cores
+from benchmarks.harness.suite import Session, check_known
 from benchmarks.trace.reading import read_trace
+from fednode.cache.memory.policies import POLICIES
 from fednode.errors import ConfigError
 
 SIZES: Final = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 SEEDS: Final = 5
+REFERENCE: Final = "lru"
+"""The policy that all others are compared with."""
 
-Say = Callable[[str], None]
-Together = Callable[[list[Job]], list[dict[str, Any]]]
+SAMPLED: Final = frozenset({"adaptive"})
+"""Policies that draw their candidates, so that runs differ by seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,19 @@ class TraceOptions:
     seeds: int = SEEDS
 
     def __post_init__(self) -> None:
-        unknown = [policy for policy in self.policies if policy not in POLICIES]
-        if unknown:
-            raise ConfigError(f"there is no policy '{unknown[0]}': choose from {', '.join(POLICIES)}")
+        check_known("policy", self.policies, POLICIES)
         if not self.sizes or any(size < 1 for size in self.sizes) or self.seeds < 1:
             raise ConfigError("a cache holds at least 1 entry and a policy runs at least once: give larger numbers")
 
     def runs(self) -> list[tuple[str, int]]:
-        """Return the policies with their seeds; the one that all are compared with is always among them."""
+        """Return the policies with their seeds; the reference is always among them."""
         policies = dict.fromkeys((REFERENCE, *self.policies))
         return [(policy, seed) for policy in policies for seed in range(self.seeds if policy in SAMPLED else 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Hits as a share of all accesses: the median over the seeds, and the range that they span."""
+    """Hits as a share of all accesses: the median over the seeds, and their range."""
 
     middle: float
     low: float
@@ -70,40 +71,39 @@ class Replayed:
         return Ratios(*(ratio / reference.middle - 1 for ratio in (found.middle, found.low, found.high)))
 
 
-def run_trace(path: Path, options: TraceOptions, say: Say, together: Together | None = None) -> Replayed:
-    """Replay the trace in `path` and return the ratios; `say` hears of each step.
+def run_trace(path: Path, options: TraceOptions, session: Session) -> Replayed:
+    """Replay the trace in `path` and return the ratios.
 
     Raises BadTrace before anything runs, RowFailed when a process ends without an answer.
     """
     trace = read_trace(path)
     accesses = trace.accesses()
-    say(f"{path.name}: {len(trace.requests):,} requests, {len(accesses):,} accesses, {len(set(accesses)):,} blocks")
+    total, blocks = len(accesses), len(set(accesses))
+    session.say(f"{path.name}: {len(trace.requests):,} requests, {total:,} accesses, {blocks:,} blocks")
     shared = {"trace": str(path.resolve()), "sizes": list(options.sizes)}
     jobs = [Job("the bounds", "benchmarks.trace.bounds", shared)]
     jobs += [
         Job(f"{policy}, seed {seed}", "benchmarks.trace.replay", {**shared, "policy": policy, "seed": seed})
         for policy, seed in options.runs()
     ]
-    bounds, *answers = _in_turn(jobs, say, together or run_side_by_side)
-    total = len(accesses)
+    bounds, *answers = _in_turn(jobs, session)
     return Replayed(
         name=path.name,
         requests=len(trace.requests),
         accesses=total,
-        blocks=len(set(accesses)),
+        blocks=blocks,
         infinite=bounds["infinite"] / total,
         belady=dict(zip(options.sizes, (hits / total for hits in bounds["belady"]), strict=True)),
         policies=_by_policy(options, [answer["hits"] for answer in answers], total),
     )
 
 
-def _in_turn(jobs: list[Job], say: Say, together: Together) -> list[dict[str, Any]]:
-    cores = max(1, int(machine()["cores"]))
+def _in_turn(jobs: list[Job], session: Session) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
-    for first in range(0, len(jobs), cores):
-        batch = jobs[first : first + cores]
-        answers += together(batch)
-        say(f"replayed: {'; '.join(job.name for job in batch)}")
+    for first in range(0, len(jobs), cores()):
+        batch = jobs[first : first + cores()]
+        answers += session.processes.together(batch)
+        session.say(f"replayed: {'; '.join(job.name for job in batch)}")
     return answers
 
 

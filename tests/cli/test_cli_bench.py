@@ -37,7 +37,7 @@ def test_a_trace_is_replayed_and_left_as_json_and_plot(trace, tmp_path, capsys):
 def test_a_bad_line_ends_with_its_number(trace, tmp_path, capsys):
     trace.write_text(trace.read_text() + "{}\n")
     assert main(["bench", "trace", str(trace), "--out", str(tmp_path)]) == 3
-    assert "line 51: timestamp must be a number of milliseconds" in capsys.readouterr().err
+    assert "line 51: timestamp" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
