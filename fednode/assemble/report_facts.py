@@ -17,7 +17,7 @@ from fednode.errors import (
     TooFewHolders,
     TooFewSurvivors,
 )
-from fednode.privacy import Charge, attack_advantage, attack_tpr, gaussian_mu
+from fednode.privacy import ChargeRecord, attack_advantage, attack_tpr, gaussian_mu
 from fednode.reports import (
     Guarantee,
     Mechanism,
@@ -84,7 +84,7 @@ def _rounds(session: Session, account: Account) -> list[Watched]:
     return [_priced(account, seen[number]) for number in sorted(seen)]
 
 
-def _unseen(session: Session, charge: Charge) -> RoundOutcome:
+def _unseen(session: Session, charge: ChargeRecord) -> RoundOutcome:
     released = charge.round_number <= session.released
     return RoundOutcome(
         round=charge.round_number,

@@ -18,7 +18,7 @@ from fednode.driver import Channel, Node, RoundOutcome, Task
 from fednode.errors import FednodeError, StoreError
 from fednode.live import SOCKET_NAME, LiveView, Tuned
 from fednode.observer import Observer, RoundProgress, StopFlag
-from fednode.privacy import Charge, DiscreteGaussianSum, Ledger, epsilon, gaussian_epsilon
+from fednode.privacy import ChargeRecord, DiscreteGaussianSum, Ledger, epsilon, gaussian_epsilon
 from fednode.privacy.chain import History, replay
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
@@ -61,7 +61,7 @@ class Account:
     """What the ledger holds: each of its rounds was charged, whatever is known of its end. `head` is that of the
     ledger, or ""."""
 
-    charges: tuple[Charge, ...]
+    charges: tuple[ChargeRecord, ...]
     head: str
     delta: float
 

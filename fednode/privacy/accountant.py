@@ -1,8 +1,8 @@
-"""What a sequence of releases costs together.
+"""The privacy cost of a sequence of releases.
 
-`epsilon` is THE number: proven for the discrete mechanism that runs. `gaussian_epsilon` stands beside it: what
-continuous Gaussian noise of the same size would cost exactly. The gap between them is the price of a proof by Renyi
-divergence, 5 to 15 %, not of the encryption.
+`epsilon` is the number that budgets and reports use: proven for the discrete mechanism that runs. `gaussian_epsilon` is
+the reference beside it: the exact cost of continuous Gaussian noise of the same size. The gap of 5 to 15 % between them
+comes from the proof by Renyi divergence, not from the encryption.
 """
 
 import math
@@ -27,15 +27,15 @@ _FIXED_POINT_STEPS = 200
 
 
 def epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:
-    """THE number: all `events` together are (epsilon, delta)-DP for one record added or removed, proven.
+    """Return the proven epsilon: all `events` together are (epsilon, delta)-DP for one record added or removed.
 
-    Renyi bounds add up order by order, also when later events depend on earlier results; where tau vanishes, "stop
-    when this number would pass the limit" is therefore a filter in the sense of Feldman and Zrnic 2021. The sum is
-    converted by Canonne, Kamath and Steinke 2020 (arXiv:2004.00010), Proposition 12, at the best order. What the
-    events call failure is a total variation F in all; it moves either neighbour, so the conversion is made at delta -
-    (1 + e^epsilon) F.
+    Renyi bounds add up order by order, also if later events depend on earlier results; where tau vanishes, stopping
+    before this number passes a limit is therefore a filter in the sense of Feldman and Zrnic 2021. The sum is converted
+    by Canonne, Kamath and Steinke 2020 (arXiv:2004.00010), Proposition 12, at the best order. The `failure`s of all
+    events add up to a total variation F, which can move either neighbour, so the conversion is made at
+    delta - (1 + e^epsilon) F.
 
-    Edge cases: no events cost 0; inf when delta does not hold the failures. Raises ValueError unless 0 < delta < 1.
+    Edge cases: no events cost 0; inf if delta does not cover the failures. Raises ValueError unless 0 < delta < 1.
     """
     probability("delta", delta)
     if not events:
@@ -53,25 +53,20 @@ def epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:
     return math.inf if failure else spent
 
 
-def epsilon_profile(events: Sequence[DiscreteGaussianSum], deltas: Sequence[float]) -> tuple[float, ...]:
-    """THE number at each delta, in the order given."""
-    return tuple(epsilon(events, delta) for delta in deltas)
-
-
 def gaussian_mu(events: Sequence[DiscreteGaussianSum]) -> float:
-    """Mu of Gaussian DP for continuous noise of the same size: mu^2 = sum 1 / z^2. Dong, Roth and Su 2019."""
+    """Return mu of Gaussian DP for continuous noise of the same size: mu^2 = sum 1 / z^2. Dong, Roth and Su 2019."""
     return math.sqrt(math.fsum(event.noise_multiplier**-2 for event in events))
 
 
 def gaussian_epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:
-    """The reference: the exact cost of continuous Gaussian noise of the same size. Failures do not count here."""
+    """Return the exact cost of continuous Gaussian noise of the same size, without failures."""
     return gaussian_epsilon_of_mu(gaussian_mu(events), delta)
 
 
 def gaussian_epsilon_of_mu(mu: float, delta: float) -> float:
-    """The smallest epsilon of a mu-Gaussian mechanism at delta. Balle and Wang 2018, Theorem 8, inverted by bisection.
+    """Return the smallest epsilon of a mu-Gaussian mechanism: Balle and Wang 2018, Theorem 8, inverted by bisection.
 
-    Edge cases: 0 when delta alone covers it, so for mu = 0. Raises ValueError for mu < 0, NaN, inf and for a delta
+    Edge cases: 0 if delta alone covers it, as for mu = 0. Raises ValueError for mu < 0, NaN, inf and for a delta
     outside (0, 1).
     """
     probability("delta", delta)
@@ -88,18 +83,18 @@ def gaussian_epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def attack_advantage(mu: float) -> float:
-    """Most that any attacker's true positive rate can exceed its false positive rate: 2 Phi(mu / 2) - 1."""
+    """Return the largest true minus false positive rate of any attacker: 2 Phi(mu / 2) - 1."""
     return math.erf(real("mu", mu) / math.sqrt(8.0))
 
 
 def attack_tpr(mu: float, fpr: float) -> float:
-    """Highest true positive rate of any membership attack at this false positive rate: Phi(Phi^-1(fpr) + mu)."""
+    """Return the highest true positive rate of any membership attack at `fpr`: Phi(Phi^-1(fpr) + mu)."""
     return _normal_cdf(NormalDist().inv_cdf(probability("fpr", fpr)) + real("mu", mu))
 
 
 @dataclass(frozen=True, slots=True)
 class _RenyiCurve:
-    """The sum of many Renyi bounds as a function of the order; equal events are one row with a weight."""
+    """The sum of many Renyi bounds as a function of the order; equal events share one weighted row."""
 
     slope: _Floats
     offset: _Floats
@@ -112,13 +107,13 @@ class _RenyiCurve:
         return cls(*table.T[:, :, np.newaxis])
 
     def at(self, excess: _Floats) -> _Floats:
-        """The summed bound at the orders 1 + excess."""
+        """Return the summed bound at the orders 1 + excess."""
         alpha = 1.0 + excess
         total: _Floats = np.minimum(self.slope * alpha + self.offset, self.pure_slope * alpha).sum(axis=0)
         return total
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon over all orders at `delta`; inf when delta is not above 0."""
+        """Return the least epsilon over all orders at `delta`; inf unless delta is above 0."""
         if not delta > 0.0:
             return math.inf
         orders, best = _ORDERS, math.inf
@@ -132,14 +127,14 @@ class _RenyiCurve:
 
 
 def _conversion(excess: _Floats, delta: float) -> _Floats:
-    """ln(1 - 1/alpha) - (ln delta + ln alpha) / (alpha - 1) at alpha = 1 + excess, exact also next to 1."""
+    """Return ln(1 - 1/alpha) - (ln delta + ln alpha) / (alpha - 1) at alpha = 1 + excess, exact also next to 1."""
     log_alpha = np.log1p(excess)
     price: _Floats = np.log(excess) - log_alpha - (math.log(delta) + log_alpha) / excess
     return price
 
 
 def _gaussian_delta(mu: float, eps: float) -> float:
-    """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), 0 for mu = 0. Balle and Wang 2018, Theorem 8."""
+    """Return Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), 0 for mu = 0. Balle and Wang 2018, Theorem 8."""
     if mu == 0.0:
         return 0.0
     shift = eps / mu
@@ -153,7 +148,7 @@ def _normal_cdf(x: float) -> float:
 
 
 def _normal_log_cdf(x: float) -> float:
-    """ln Phi(x), also where Phi(x) is no longer a double: there the asymptotic series, good to 1e-13 from -20 down."""
+    """Return ln Phi(x); below -20, where Phi(x) underflows, by the asymptotic series, good to 1e-13."""
     if x > -20.0:
         return math.log(_normal_cdf(x))
     inverse, term, series = 1.0 / (x * x), 1.0, 1.0

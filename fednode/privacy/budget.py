@@ -1,4 +1,4 @@
-"""How much privacy a task may spend, and whose."""
+"""How much privacy a task may spend, and the unit it protects."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Self
@@ -11,8 +11,8 @@ from fednode.privacy.checks import exact_keys, positive, probability, words
 class Budget:
     """The limit of one task: (epsilon, delta) for one `unit`, under the neighbours named by `adjacency`.
 
-    The unit and the adjacency do not enter the arithmetic: they say what the numbers mean, and a ledger never mixes
-    two. Raises ConfigError for an epsilon that is not finite and above 0, a delta outside (0, 1), an unknown unit, a
+    The unit and the adjacency say what the numbers mean; they do not enter the arithmetic, and a ledger never mixes
+    two. Raises ConfigError for an epsilon that is not finite and above 0, a delta outside (0, 1), an unknown unit or a
     blank adjacency.
     """
 
@@ -33,11 +33,11 @@ class Budget:
             raise ConfigError(f"privacy budget: the unit {self.unit!r} is not known; this version protects a 'record'")
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON; `from_dict` gives the same budget back, to the bit."""
+        """Return plain values for JSON; `from_dict` returns the same budget, to the bit."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """The budget that `to_dict` described; ValueError for a missing or unknown field, ConfigError for a value."""
+        """Undo `to_dict`. ValueError for a missing or unknown field, ConfigError for a bad value."""
         names = frozenset(field.name for field in fields(cls))
         return cls(**exact_keys("the budget", data, names))  # type: ignore[arg-type]  # the class checks each

@@ -7,7 +7,8 @@ from fednode.privacy.accountant import epsilon
 from fednode.privacy.checks import positive, probability, whole
 from fednode.privacy.mechanism import LARGEST_VARIANCE, DiscreteGaussianSum
 
-# Two grid steps: below that a sum of discrete Gaussians is no longer close to one, and tau costs what the noise saves.
+# a standard deviation of two grid steps: below it a sum of discrete Gaussians is not close to one, and tau costs more
+# than the smaller noise saves
 _SMALLEST_VARIANCE = 4
 
 
@@ -15,8 +16,8 @@ _SMALLEST_VARIANCE = 4
 class NoiseRequest:
     """A run as planned: `rounds` equal releases, all together within (epsilon, delta).
 
-    `contributors` is the least that a round may have: minimum survivors less assumed colluders. The other fields are
-    those of `DiscreteGaussianSum`. Raises ConfigError for a value that cannot be.
+    `contributors` is the minimum of a round: minimum survivors less assumed colluders. The other fields are those of
+    `DiscreteGaussianSum`. Raises ConfigError for a value out of range.
     """
 
     epsilon: float
@@ -38,17 +39,17 @@ class NoiseRequest:
             raise ConfigError(f"noise: {error}") from error
 
     def event(self, variance: int) -> DiscreteGaussianSum:
-        """One round of the plan with this noise of one client."""
+        """Return one round of the plan with this noise of one client."""
         return DiscreteGaussianSum(
             self.clip, self.grid_bits, self.dimension, variance, contributors=self.contributors, failure=self.failure
         )
 
 
 def local_variance(request: NoiseRequest) -> int:
-    """The smallest noise of one client, in grid steps squared, with which all rounds fit under THE number.
+    """Return the smallest noise of one client, in grid steps squared, with which all rounds fit the requested epsilon.
 
-    Guarantee: the variance returned fits by `accountant.epsilon`, one less does not. Raises ConfigError when no
-    amount of noise fits, or when the grid is so coarse that the noise wanted is less than 2 grid steps.
+    Guarantee: this variance fits by `accountant.epsilon`, and one less does not. Raises ConfigError if no amount of
+    noise fits, or if the grid is so coarse that the noise would be less than 2 grid steps.
     """
     short, enough = _SMALLEST_VARIANCE - 1, _SMALLEST_VARIANCE
     if _fits(request, short):
@@ -59,7 +60,7 @@ def local_variance(request: NoiseRequest) -> int:
     while not _fits(request, enough):
         if enough >= LARGEST_VARIANCE:
             raise ConfigError(
-                f"noise: no amount of it holds {request.rounds} rounds at epsilon {request.epsilon:g} and delta "
+                f"noise: no amount keeps {request.rounds} rounds at epsilon {request.epsilon:g} and delta "
                 f"{request.delta:g} when each may fail with probability {request.failure:g}; raise epsilon or delta"
             )
         short, enough = enough, 2 * enough

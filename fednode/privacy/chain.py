@@ -1,15 +1,14 @@
 """The text of a ledger: one canonical JSON object a line, each holding the hash of the line before it. Pure.
 
 A line is `canonical(body + hash)`, hash = SHA-256 of `canonical(body)`, and the body names the hash before it.
-Replaying accepts these bytes and no others, so a changed, dropped, repeated or moved line shows. What a chain cannot
-show is that its last lines are gone: whoever wants to notice that keeps the head hash elsewhere (the report prints
-it).
+Replaying accepts exactly these bytes, so a changed, dropped, repeated or moved line is detected. Lines missing at the
+end are not: to detect them, keep the head hash elsewhere (the report prints it).
 """
 
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fednode.errors import FednodeError, StoreError
 from fednode.privacy.budget import Budget
@@ -27,8 +26,8 @@ _HEADER_START, _ENTRY_START = b'{"budget":', b'{"epsilon_after":'
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What a ledger is for: it never serves another task or another budget."""
+class LedgerHeader:
+    """The task and budget of a ledger; a ledger never serves another."""
 
     task: str
     budget: Budget
@@ -40,8 +39,8 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """One charge: the event, the round, who survived it, the wall time, and THE number after it."""
+class ChargeRecord:
+    """One charge: the event, the round, its survivors, the wall time, and the epsilon spent after it."""
 
     round_number: int
     event: DiscreteGaussianSum
@@ -68,42 +67,47 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A charge in its place in the chain."""
+class LedgerEntry:
+    """A charge and the hash of its line."""
 
-    charge: Charge
+    charge: ChargeRecord
     hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a ledger of `size` bytes says, every line ended; `head` is the hash of the last one."""
+    """The content of a ledger of `size` bytes; `head` is the hash of the last line."""
 
-    header: Header | None = None
-    entries: tuple[Entry, ...] = ()
+    header: LedgerHeader | None = None
+    entries: tuple[LedgerEntry, ...] = ()
     head: str = _GENESIS
     size: int = 0
+
+    @property
+    def last_round(self) -> int:
+        """The last round charged; -1 before the first."""
+        return self.entries[-1].charge.round_number if self.entries else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A history, and how the file ends: `torn` bytes of an unfinished line, or the last line without its newline."""
+    """A history, and the end of the file: `torn` bytes of an unfinished line, or a last line without its newline."""
 
     history: History
     torn: int
     newline_missing: bool
 
 
-def append_header(history: History, header: Header) -> tuple[History, bytes]:
-    """The history with its header, and the line to write."""
+def append_header(history: History, header: LedgerHeader) -> tuple[History, bytes]:
+    """Return the history with its header, and the line to write."""
     body = {"kind": "header", "version": VERSION, "task": header.task, "budget": header.budget.to_dict()}
     line, head = _sealed(body | {"time": header.time, "previous": history.head})
     return History(header, (), head, history.size + len(line)), line
 
 
-def append_charge(history: History, charge: Charge) -> tuple[History, bytes]:
-    """The history with one more charge, and the line to write; ValueError unless its round comes after the last one."""
-    _require_later_round(history, charge.round_number)
+def append_charge(history: History, charge: ChargeRecord) -> tuple[History, bytes]:
+    """Return the history with one more charge, and the line to write. ValueError unless its round is a later one."""
+    _require_later(charge.round_number, history.last_round)
     body = {
         "kind": "charge",
         "round": charge.round_number,
@@ -114,18 +118,18 @@ def append_charge(history: History, charge: Charge) -> tuple[History, bytes]:
         "previous": history.head,
     }
     line, head = _sealed(body)
-    return History(history.header, (*history.entries, Entry(charge, head)), head, history.size + len(line)), line
+    return History(history.header, (*history.entries, LedgerEntry(charge, head)), head, history.size + len(line)), line
 
 
 def replay(content: bytes, name: str) -> Replay:
-    """The history that these bytes hold, every hash, order and field verified; `name` opens the sentences of errors.
+    """Return the history in these bytes, every hash, order and field verified; error sentences begin with `name`.
 
-    Raises StoreError with the line number for any damage except the two ends that a crash can leave: a last line cut
-    short (`torn`), or whole but without its newline.
+    Raises StoreError with the line number for any damage except what a crash can leave at the end: a last line cut
+    short (`torn`), or a whole one without its newline.
     """
     *lines, tail = content.split(b"\n")
     header, head, size = None, _GENESIS, 0
-    entries: list[Entry] = []
+    entries: list[LedgerEntry] = []
     newline_missing = bool(tail) and not _is_torn(tail, is_header=not lines)
     if newline_missing:
         lines.append(tail)
@@ -156,9 +160,9 @@ def _sealed(body: dict[str, object]) -> tuple[bytes, str]:
 
 
 def _is_torn(tail: bytes, *, is_header: bool) -> bool:
-    """Whether a write that stopped half-way can have left this: the start of a line, and of no whole object yet.
+    """Return whether an interrupted write can have left this: the start of a line, but not a whole object.
 
-    A whole object without a newline is no torn line: either its newline alone is missing, or it was changed.
+    A whole object without a newline is not torn: either only its newline is missing, or it was changed.
     """
     start = _HEADER_START if is_header else _ENTRY_START
     if tail[: len(start)] != start[: len(tail)]:
@@ -175,7 +179,7 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def _verified(line: bytes, previous: str) -> dict[str, object]:
-    """The object of one line, once its form, its hash and its place have been checked."""
+    """Return the object of one line after checking its form, its hash and its place."""
     try:
         body = json.loads(line.decode("ascii"), parse_constant=_refuse_constant)
         intact = isinstance(body, dict) and canonical(body) == line
@@ -191,27 +195,25 @@ def _verified(line: bytes, previous: str) -> dict[str, object]:
     return {**content, "hash": body["hash"]}
 
 
-def _read_header(body: dict[str, object]) -> Header:
-    found = exact_keys("the header", body, _HEADER_KEYS)
+def _read_header(body: dict[str, object]) -> LedgerHeader:
+    found: dict[str, Any] = exact_keys("the header", body, _HEADER_KEYS)
     if found["kind"] != "header" or type(found["version"]) is not int or found["version"] != VERSION:
         raise ValueError(f"is not the header of a version {VERSION} ledger")
-    return Header(words("task", found["task"]), Budget.from_dict(found["budget"]), real("time", found["time"]))
+    return LedgerHeader(found["task"], Budget.from_dict(found["budget"]), found["time"])
 
 
-def _read_entry(body: dict[str, object], last_round: int) -> Entry:
-    found = exact_keys("the entry", body, _ENTRY_KEYS)
+def _read_entry(body: dict[str, object], last_round: int) -> LedgerEntry:
+    found: dict[str, Any] = exact_keys("the entry", body, _ENTRY_KEYS)
     if found["kind"] != "charge":
         raise ValueError(f"unknown kind of entry {found['kind']!r}")
-    number = whole("round", found["round"], last_round + 1, _LAST_ROUND)
-    survivors = found["survivors"]
-    if not isinstance(survivors, list):
+    if not isinstance(found["survivors"], list):
         raise ValueError("survivors must be a list")
-    event = DiscreteGaussianSum.from_dict(found["event"])
-    time, after = real("time", found["time"]), real("epsilon_after", found["epsilon_after"])
-    return Entry(Charge(number, event, tuple(survivors), time, after), str(found["hash"]))
+    event, survivors = DiscreteGaussianSum.from_dict(found["event"]), tuple(found["survivors"])
+    charge = ChargeRecord(found["round"], event, survivors, found["time"], found["epsilon_after"])
+    _require_later(charge.round_number, last_round)
+    return LedgerEntry(charge, str(found["hash"]))
 
 
-def _require_later_round(history: History, round_number: int) -> None:
-    last = history.entries[-1].charge.round_number if history.entries else -1
+def _require_later(round_number: int, last: int) -> None:
     if round_number <= last:
         raise ValueError(f"round {round_number} cannot be charged: round {last} of this task is charged already")

@@ -1,5 +1,4 @@
-"""An append-only file that one process holds at a time: when `append` returns the line is on the disk, else it is
-not."""
+"""An append-only file that one process holds at a time: a line is on the disk if and only if `append` returned."""
 
 import os
 import stat
@@ -14,8 +13,8 @@ from fednode.errors import StoreError
 class Journal:
     """The file behind a ledger: mode 0600, an exclusive lock while open, O_APPEND, every change fsynced.
 
-    The holder passes the size that it believes the file to have; anything else there is a reason to refuse. Not for
-    use by several threads at once. POSIX only (flock).
+    The caller passes the size that it expects the file to have; another size is refused. For one thread; POSIX only
+    (flock).
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -25,7 +24,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open or create and lock. Raises StoreError when the file cannot be had or another process holds it."""
+        """Open or create the file and lock it. Raises StoreError if that fails or another process holds the lock."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -43,7 +42,7 @@ class Journal:
         return cls(path, descriptor)
 
     def read(self) -> bytes:
-        """Everything that is in the file."""
+        """Return the whole content of the file."""
         descriptor, parts = self._open_descriptor(), []
         left, at = os.fstat(descriptor).st_size, 0
         try:
@@ -55,11 +54,11 @@ class Journal:
         return b"".join(parts)
 
     def append(self, line: bytes, at: int) -> None:
-        """Write `line` as bytes `at` and following, and fsync.
+        """Write `line` at offset `at`, the end of the file, and fsync.
 
-        Raises StoreError, with the file as it was before, when the disk does not take the line; and when the file was
-        changed, moved or replaced by somebody else. After a failed fsync or a failed repair nothing more is written:
-        what the disk holds is then unknown until the file is opened again.
+        Raises StoreError on a disk error, with the file as it was before, and if somebody else changed, moved or
+        replaced the file. After a failed fsync or repair the content of the disk is unknown, so nothing more is written
+        until the file is opened again.
         """
         descriptor = self._open_descriptor()
         self._require_undisturbed(descriptor, at)
@@ -79,7 +78,7 @@ class Journal:
             raise
 
     def cut(self, size: int) -> None:
-        """Drop everything after `size` bytes, and fsync. Raises StoreError when the disk refuses."""
+        """Cut the file to `size` bytes, and fsync. Raises StoreError on a disk error."""
         descriptor = self._open_descriptor()
         try:
             os.ftruncate(descriptor, size)
@@ -88,14 +87,14 @@ class Journal:
             raise StoreError(f"ledger {self._path} cannot be repaired: {error.strerror}") from error
 
     def sync_folder(self) -> None:
-        """Make the file's name as durable as its content. Raises StoreError when the disk refuses."""
+        """Make the file's name as durable as its content. Raises StoreError on a disk error."""
         try:
             sync_folder(self._path.parent)
         except OSError as error:
             raise StoreError(f"the folder of ledger {self._path} cannot be synced: {error.strerror}") from error
 
     def close(self) -> None:
-        """Give the lock back; closing twice is allowed."""
+        """Release the lock; closing twice is allowed."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -108,7 +107,7 @@ class Journal:
     def _require_undisturbed(self, descriptor: int, size: int) -> None:
         if self._broken:
             raise StoreError(
-                f"ledger {self._path} failed before and takes nothing more; start again to have it checked"
+                f"ledger {self._path} failed before and accepts no more charges; start again to have it checked"
             )
         mine = os.fstat(descriptor)
         try:

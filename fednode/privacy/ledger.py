@@ -1,4 +1,4 @@
-"""The privacy ledger: charge, fsync, then open. A crash may waste budget; it never hides any."""
+"""The privacy ledger: charge, fsync, then open. A crash may waste budget but never hides any that was spent."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,16 @@ from fednode.clock import Clock
 from fednode.errors import BudgetExhausted, ConfigError
 from fednode.privacy.accountant import epsilon, gaussian_epsilon
 from fednode.privacy.budget import Budget
-from fednode.privacy.chain import Charge, Entry, Header, History, Replay, append_charge, append_header, replay
+from fednode.privacy.chain import (
+    ChargeRecord,
+    History,
+    LedgerEntry,
+    LedgerHeader,
+    Replay,
+    append_charge,
+    append_header,
+    replay,
+)
 from fednode.privacy.journal import Journal
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
@@ -20,9 +29,9 @@ _MINT = object()
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof, inside this process, that a round's charge is on the disk; only `Ledger.charge` makes one.
+    """Proof that a round's charge is on the disk. Only `Ledger.charge` makes one.
 
-    It can be neither pickled nor copied, so it cannot outlive the process that holds the ledger.
+    It cannot be pickled or copied, so it cannot outlive the process that holds the ledger.
     """
 
     task: str
@@ -34,21 +43,20 @@ class Receipt:
 
     def __post_init__(self, mint: object) -> None:
         if mint is not _MINT:
-            raise TypeError("a Receipt comes from Ledger.charge and from nowhere else")
+            raise TypeError("a Receipt comes from Ledger.charge only")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Receipt cannot be pickled or copied: charge the ledger instead")
 
 
 class Ledger:
-    """What one task has spent, in a file that only grows.
+    """What one task has spent, in an append-only file: one JSON line for each charge, with the hash of the line before.
 
-    One JSON line a charge, each holding the hash of the one before. Guarantees: `charge` returns only when the charge
-    is on the disk; a refused or failed charge leaves file and memory as they were; opening verifies every line.
-    Limits: whoever can write the file can cut whole lines off its end (compare `head` with the one in a report) or
-    write another chain from the start; the file is a record, not a defence against the node's own operator.
+    Guarantees: `charge` returns only when the charge is on the disk; a refused or failed charge changes neither file
+    nor memory; opening verifies every line. Limits: whoever can write the file can cut whole lines off its end (compare
+    `head` with the one in a report) or write another chain, so it is no defence against the node's own operator.
 
-    For one thread. One process at a time, by lock. The order of rounds is that of the charges.
+    For one thread; a lock keeps out other processes. Rounds are in the order of their charges.
     """
 
     def __init__(self, path: Path, journal: Journal, clock: Clock, history: History, repair: str | None) -> None:
@@ -59,15 +67,15 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], budget: Budget, clock: Clock, task: str) -> Self:
-        """Create the ledger of `task` at `path`, or replay and verify the one there.
+        """Create the ledger of `task` at `path`, or replay and verify the existing one.
 
-        A new file has mode 0600 and is on the disk, as is its name, when this returns. Raises StoreError when another
-        process holds it, the disk refuses, or any line was changed, dropped, repeated or moved (with its number);
-        ConfigError when the file belongs to another task or another budget.
+        A new file has mode 0600; it and its name are on the disk when this returns. Raises StoreError if another
+        process holds it, on a disk error, and for any line that was changed, dropped, repeated or moved (with its
+        number); ConfigError if the file belongs to another task or budget.
 
-        A crash can leave a last line cut short. `charge` had not returned, so nothing was opened on the strength of
-        it: it is cut off, and `repair` says so. A last line that is whole but for its newline is kept as a charge:
-        that can only waste budget.
+        A crash can leave a last line cut short. `charge` had not returned then, so nothing was opened: the line is cut
+        off, and `repair` says so. A whole last line without its newline counts as a charge, which can only waste
+        budget.
         """
         place = Path(path)
         journal = Journal.open(place)
@@ -76,9 +84,9 @@ class Ledger:
             repair = _mend(journal, found)
             history = found.history
             if history.header is None:
-                history, line = append_header(history, Header(task, budget, clock.time()))
+                history, line = append_header(history, LedgerHeader(task, budget, clock.time()))
                 journal.append(line, at=0)
-            # Also for a file that was there: the process that made it may have died before it came to this.
+            # also for an existing file: the process that made it may have died before this step
             journal.sync_folder()
             ledger = cls(place, journal, clock, history, repair)
             ledger._require_same_purpose(budget, task)
@@ -89,50 +97,46 @@ class Ledger:
 
     @property
     def task(self) -> str:
-        """The task whose spending this is."""
+        """The task of this ledger."""
         return self._header.task
 
     @property
     def budget(self) -> Budget:
-        """The limit."""
+        """The limit of the task."""
         return self._header.budget
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """Every charge, oldest first."""
         return self._history.entries
 
     @property
     def events(self) -> tuple[DiscreteGaussianSum, ...]:
-        """What was charged, oldest first."""
+        """The event of every charge, oldest first."""
         return tuple(entry.charge.event for entry in self.entries)
 
     @property
     def head(self) -> str:
-        """Hash of the last line: it stands for everything before it."""
+        """Hash of the last line: it covers all lines before it."""
         return self._history.head
 
     @property
     def repair(self) -> str | None:
-        """One sentence when opening found and mended the end that a crash had left, else None."""
+        """One sentence if opening repaired what a crash had left at the end, else None."""
         return self._repair
 
     @property
     def spent(self) -> float:
-        """THE number so far, at the budget's delta."""
+        """The epsilon spent so far, at the budget's delta."""
         return epsilon(self.events, self.budget.delta)
 
     @property
     def gaussian_spent(self) -> float:
-        """The exact Gaussian reference so far, at the budget's delta."""
+        """The epsilon of the Gaussian reference so far, at the budget's delta."""
         return gaussian_epsilon(self.events, self.budget.delta)
 
-    def would_fit(self, events: Sequence[DiscreteGaussianSum]) -> bool:
-        """Whether all of `events` could be charged on top of what is spent."""
-        return self._after(events) <= self.budget.epsilon
-
     def check(self, events: Sequence[DiscreteGaussianSum]) -> None:
-        """Raise BudgetExhausted, with the numbers, unless all of `events` could be charged. Asking spends nothing."""
+        """Raise BudgetExhausted, with the numbers, unless all of `events` fit the budget. Nothing is spent."""
         after = self._after(events)
         if not after <= self.budget.epsilon:
             raise BudgetExhausted(
@@ -142,23 +146,22 @@ class Ledger:
             )
 
     def charge(self, event: DiscreteGaussianSum, round_number: int, survivors: tuple[str, ...]) -> Receipt:
-        """Spend `event` for this round: it is on the disk when this returns, so the round may be opened.
+        """Charge `event` for this round. The charge is on the disk when this returns, so the round may be opened.
 
-        Raises BudgetExhausted when it does not fit; StoreError when the disk does not take it; ValueError for a round
-        that does not come after the last one charged (the same round twice is the driver's error), for repeated or
-        missing names, and for an event that counts more clients than survived. In each case nothing is spent or
-        written.
+        Raises BudgetExhausted if it does not fit; StoreError on a disk error; ValueError for a round that is not later
+        than the last one charged, for repeated or missing names, and for an event that counts more clients than
+        survived. In each case nothing is spent or written.
         """
         self.check((event,))
         after = self._after((event,))
-        charge = Charge(round_number, event, survivors, self._clock.time(), after)
+        charge = ChargeRecord(round_number, event, survivors, self._clock.time(), after)
         history, line = append_charge(self._history, charge)
         self._journal.append(line, at=self._history.size)
         self._history = history
         return Receipt(self.task, round_number, history.head, after, self.budget.delta, mint=_MINT)
 
     def close(self) -> None:
-        """Give the file back; closing twice is allowed. What was spent can still be read."""
+        """Release the file; closing twice is allowed. What was spent can still be read."""
         self._journal.close()
 
     def __enter__(self) -> Self:
@@ -187,7 +190,7 @@ class Ledger:
 
 
 def _mend(journal: Journal, found: Replay) -> str | None:
-    """Bring the file's end to a whole line; the sentence that says what was done, if anything was."""
+    """Repair the end of the file; return a sentence that says what was done, or None."""
     if found.newline_missing:
         journal.append(b"\n", at=found.history.size - 1)
         return "the ledger's last line lacked its newline: it was completed and counts as charged"

@@ -1,4 +1,4 @@
-"""What one release did, as data, and the proven Renyi bound of it.
+"""One release as data, and its proven Renyi bound.
 
 Every honest client adds an integer share of noise to an integer vector before it is sealed; what is opened is the
 sum. The privacy of that sum is the distributed discrete Gaussian of Kairouz, Liu and Steinke, "The Distributed
@@ -16,7 +16,7 @@ import numpy as np
 from fednode.errors import TooFewSurvivors
 from fednode.privacy.checks import exact_keys, positive, real, whole
 
-# Far above anything that runs; they keep every product below inside a double.
+# far above any real run; they keep every product below within a double
 _MOST_GRID_BITS = 60
 _MOST_CONTRIBUTORS = 1_000_000
 _LARGEST_CLIP = 2.0**64
@@ -25,14 +25,14 @@ LARGEST_VARIANCE = 2**128
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """How far one record can move the integer sum, in grid steps."""
+    """The most by which one record can move the integer sum, in grid steps."""
 
     l2: float
     l1: float
 
     @classmethod
     def of_integers(cls, l2: float, dimension: int) -> Self:
-        """The L1 bound that follows from an L2 bound: sqrt(d) L2 always, L2^2 because the coordinates are integers."""
+        """Return the L2 bound and the L1 bound that follows: sqrt(d) L2, or L2^2 as the coordinates are integers."""
         return cls(l2, min(math.sqrt(dimension) * l2, l2 * l2))
 
 
@@ -45,7 +45,7 @@ class RenyiBound:
     pure_slope: float
 
     def at(self, alpha: float) -> float:
-        """The bound at one order; ValueError below or at 1, where the order means nothing here."""
+        """Return the bound at one order. ValueError unless `alpha` is above 1."""
         if not alpha > 1.0:
             raise ValueError(f"a Renyi order must be above 1, not {alpha!r}")
         return min(self.slope * alpha + self.offset, self.pure_slope * alpha)
@@ -53,7 +53,7 @@ class RenyiBound:
 
 @lru_cache(maxsize=4096)
 def sum_gap(local_variance: int, contributors: int) -> float:
-    """Tau: how far a sum of discrete Gaussians is from one discrete Gaussian, per coordinate.
+    """Return tau: the distance of a sum of discrete Gaussians from one discrete Gaussian, per coordinate.
 
     tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 v k / (k + 1)), v the variance of one share in grid steps squared, n the
     number of shares. One share is exact (tau = 0); from a standard deviation of 2 grid steps on it is below 1e-15.
@@ -66,10 +66,10 @@ def sum_gap(local_variance: int, contributors: int) -> float:
 def discrete_gaussian_bound(
     sensitivity: Sensitivity, dimension: int, local_variance: int, contributors: int
 ) -> RenyiBound:
-    """The bound of one opened sum that holds the shares of `contributors` clients. Kairouz et al., Proposition 14.
+    """Return the bound of one opened sum with the shares of `contributors` clients. Kairouz et al., Proposition 14.
 
-    Valid for any neighbours whose integer vectors differ by at most `sensitivity`; whoever else took part and
-    whatever they sent only shifts the sum. `local_variance` is in grid steps squared and at least 1 (the theorem asks
+    Valid for any neighbours whose integer vectors differ by at most `sensitivity`; what other clients send
+    only shifts the sum. `local_variance` is in grid steps squared and at least 1 (the theorem asks
     for 1/4).
     """
     stddev = math.sqrt(float(local_variance) * contributors)
@@ -87,13 +87,13 @@ def discrete_gaussian_bound(
 class DiscreteGaussianSum:
     """One release of an integer sum, with the noise of `contributors` honest clients in it.
 
-    Guarantee: what `renyi_bound` says, for adding or removing one record that reaches one client's sum with an L2
-    norm of at most `clip` before that sum is rounded to the grid, once. Rounding by the same coins on both neighbours
-    moves each coordinate by less than one step more than the record did, hence the sensitivity clip / grid + sqrt(d)
-    without redraws (Kairouz et al., Theorem 1, second term).
+    Guarantee: `renyi_bound`, for adding or removing one record that reaches one client's sum with an L2 norm of at most
+    `clip` before that sum is rounded to the grid, once. Rounding both neighbours with the same coins moves each
+    coordinate by less than one step more than the record did, hence the sensitivity clip / grid + sqrt(d) without
+    redraws (Kairouz et al., Theorem 1, second term).
 
-    Edge cases: nothing that is not finite and in range can be built (ValueError); one contributor is the exact discrete
-    Gaussian; a coarse grid is not refused here, it is paid for.
+    Edge cases: ValueError for a field that is not finite and in range; one contributor is the exact discrete Gaussian;
+    a coarse grid is accepted and costs more.
     """
 
     kind: ClassVar[str] = "discrete-gaussian-sum"
@@ -103,11 +103,11 @@ class DiscreteGaussianSum:
     grid_bits: int
     """The grid step is 2**-grid_bits."""
     dimension: int
-    """Coordinates that are opened, padding included."""
+    """Opened coordinates, padding included."""
     local_variance: int
     """Noise of one client per coordinate, in grid steps squared."""
     contributors: int
-    """Clients whose noise really is in the sum, less the assumed colluders."""
+    """Clients whose noise is in the sum, less the assumed colluders."""
     failure: float
     """Total variation between this event and what was released: sampler error of all shares, chance of overflow."""
 
@@ -130,7 +130,7 @@ class DiscreteGaussianSum:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """How far one record can move the rounded sum, in grid steps: clip / grid + sqrt(d), no redraw."""
+        """The most by which one record can move the rounded sum, in grid steps: clip / grid + sqrt(d), no redraw."""
         l2 = self.clip * 2.0**self.grid_bits + math.sqrt(self.dimension)
         return Sensitivity.of_integers(l2, self.dimension)
 
@@ -145,16 +145,16 @@ class DiscreteGaussianSum:
         return self.stddev / (self.sensitivity.l2 * self.grid)
 
     def renyi_bound(self) -> RenyiBound:
-        """The proven bound of this release."""
+        """Return the proven bound of this release."""
         return discrete_gaussian_bound(self.sensitivity, self.dimension, self.local_variance, self.contributors)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON; `from_dict` gives the same event back, to the bit."""
+        """Return plain values for JSON; `from_dict` returns the same event, to the bit."""
         return {"kind": self.kind} | asdict(self)
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """The event that `to_dict` described; ValueError for another kind, missing or unknown fields, a bad value."""
+        """Undo `to_dict`. ValueError for another kind, missing or unknown fields, or a bad value."""
         names = {field.name for field in fields(cls)}
         found = exact_keys("the event", data, frozenset(names | {"kind"}))
         if found["kind"] != cls.kind:
@@ -163,15 +163,15 @@ class DiscreteGaussianSum:
 
 
 def honest_contributors(survivors: int, assumed_colluders: int) -> int:
-    """Clients whose noise may be counted: the survivors less every assumed colluder, as if all of them had survived.
+    """Return how many clients' noise counts: the survivors less all assumed colluders, as if all of them survived.
 
-    Raises TooFewSurvivors when nobody is left, ValueError when a count is negative or not a whole number.
+    Raises TooFewSurvivors if none are left, ValueError for a count that is negative or not a whole number.
     """
     whole("survivors", survivors, 0, _MOST_CONTRIBUTORS)
     whole("assumed_colluders", assumed_colluders, 0, _MOST_CONTRIBUTORS)
     if survivors <= assumed_colluders:
         raise TooFewSurvivors(
-            f"{survivors} updates arrived and {assumed_colluders} of the senders are assumed to collude, which leaves "
-            "no noise that they do not know; wait for more clients or lower assumed_colluders"
+            f"{survivors} updates arrived and {assumed_colluders} of their senders are assumed to collude: they know "
+            "all of the noise; wait for more clients or lower assumed_colluders"
         )
     return survivors - assumed_colluders

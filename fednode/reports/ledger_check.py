@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fednode.errors import DataError, StoreError
 from fednode.privacy import epsilon, gaussian_epsilon
-from fednode.privacy.chain import Charge, History, replay
+from fednode.privacy.chain import ChargeRecord, History, replay
 from fednode.reports import JSON_NAME
 from fednode.reports.figures import bound, plural
 
@@ -69,6 +69,6 @@ def _compared(path: Path, history: History) -> str:
     return f"its head is the one in {report}; whoever can write both files could have changed both"
 
 
-def _charge_line(charge: Charge) -> str:
+def _charge_line(charge: ChargeRecord) -> str:
     survivors = plural(len(charge.survivors), "survivor")
     return f"round {charge.round_number:<5}{survivors}, epsilon {bound(charge.epsilon_after)} after"

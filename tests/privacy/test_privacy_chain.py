@@ -10,7 +10,7 @@ from kit.clocks import FakeClock
 
 from fednode.errors import StoreError
 from fednode.privacy import Budget, DiscreteGaussianSum, Ledger
-from fednode.privacy.chain import Charge, Header, History, append_charge, append_header, replay
+from fednode.privacy.chain import ChargeRecord, History, LedgerHeader, append_charge, append_header, replay
 
 BUDGET = Budget(80.0, 1e-5)
 EVENT = DiscreteGaussianSum(1.0, 16, 20_500, 2_338_621_071, 2, 2.0**-110)
@@ -19,10 +19,10 @@ NAMES = ("ann", "bob", "cyd")
 
 def built(rounds: int) -> tuple[bytes, ...]:
     """The lines of a ledger with this many rounds."""
-    history, header = append_header(History(), Header("intents", BUDGET, 1.5))
+    history, header = append_header(History(), LedgerHeader("intents", BUDGET, 1.5))
     lines = [header]
     for number in range(1, rounds + 1):
-        history, line = append_charge(history, Charge(number, EVENT, NAMES, 2.5, number / 8))
+        history, line = append_charge(history, ChargeRecord(number, EVENT, NAMES, 2.5, number / 8))
         lines.append(line)
     return tuple(lines)
 
