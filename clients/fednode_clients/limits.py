@@ -20,7 +20,7 @@ class Limits:
     """
 
     min_survivors: int = 2
-    min_noise: float = 0.1
+    min_noise: float = 0.5
     max_rounds: int = 1_000
     max_staleness: int = 0
     max_tasks: int = 1_000

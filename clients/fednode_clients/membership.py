@@ -180,9 +180,10 @@ class Members:
         # in a simulation a member has no configuration of its own, and its keys are the run's too
         simulated = self._parts.folder is key_folder and not place.node.get("key-folder")
         behind = asked.get("staleness", limits.max_staleness) if simulated else limits.max_staleness
+        noise = float(str(asked.get("min-noise", limits.min_noise)))
         return Limits(
             min_survivors=max(limits.min_survivors, int(str(asked.get("floor-survivors", limits.min_survivors)))),
-            min_noise=max(limits.min_noise, float(str(asked.get("z-min", limits.min_noise)))),
+            min_noise=noise if simulated else max(limits.min_noise, noise),
             max_rounds=min(limits.max_rounds, int(str(asked.get("max-rounds", limits.max_rounds)))),
             max_tasks=limits.max_tasks,
             max_staleness=int(str(place.node.get("max-staleness", behind))),

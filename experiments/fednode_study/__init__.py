@@ -2,3 +2,7 @@
 
 It is installed with FedNode, found through the entry point group `fednode.studies`, and imported by nothing else.
 """
+
+from fednode_study.study import CustomerService
+
+study = CustomerService()

@@ -1,8 +1,8 @@
-"""The customer-service experiment as configuration: which records, which features, whose share; loaded once a
-process."""
+"""The records of the study: loaded, turned into features and dealt to clients, once a process."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,49 +10,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import ConfigError
+from fednode.settings import RunSettings
 from fednode_study.data import CsvLayout, Dataset, load
 from fednode_study.features import Featuriser, HashedText, SentenceVectors, load_vectors
+from fednode_study.model_file import scores, write_model
 from fednode_study.partition import Partition, Shares
 
 Rows = NDArray[np.float32]
-_NONE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentConfig:
-    """What client and node must read the same way; every field is a plain value, so that it fits Flower's run
-    config."""
+class DataSettings:
+    """The settings that say which records there are, with which features, and whose they are."""
 
-    data: str = "support"
-    data_dir: str = _NONE
-    text_column: str = "text"
-    label_column: str = "label"
-    vectors: str = _NONE
-    features: int = 1024
-    clients: int = 20
-    partition: str = "iid"
-    alpha: float = 0.5
-    seed: int = 0
-
-    def to_run_config(self) -> dict[str, str | int | float]:
-        """As Flower's run config: the same names with dashes."""
-        return {name.replace("_", "-"): value for name, value in asdict(self).items()}
+    data: str
+    data_dir: Path | None
+    text_column: str
+    label_column: str
+    vectors: Path | None
+    features: int
+    clients: int
+    partition: str
+    alpha: float
+    seed: int
 
     @staticmethod
-    def from_run_config(config: Mapping[str, object]) -> "ExperimentConfig":
-        """The fields that a run config names, the defaults for the rest. Raises `ConfigError` for a value of another
-        type."""
-        given: dict[str, object] = {}
-        for name, default in asdict(ExperimentConfig()).items():
-            value = config.get(name.replace("_", "-"), default)
-            if isinstance(default, float) and isinstance(value, int):
-                value = float(value)
-            if type(value) is not type(default):
-                raise ConfigError(
-                    f"{name.replace('_', '-')} is {value!r} in the run config; it has to be like {default!r}"
-                )
-            given[name] = value
-        return ExperimentConfig(**given)  # type: ignore[arg-type]
+    def of(settings: RunSettings) -> "DataSettings":
+        """Those of a run; clients and node read the same."""
+        return DataSettings(**{field.name: getattr(settings, field.name) for field in fields(DataSettings)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +57,23 @@ class Experiment:
         mine = self.shares[client]
         return self.train[mine], self.dataset.train.labels[mine]
 
+    def accuracy(self, arrays: Mapping[str, NDArray[np.generic]]) -> float:
+        """Share of the test set that the head labels right, 0 to 1."""
+        guesses = scores(arrays, self.test).argmax(axis=1)
+        return float((guesses == self.dataset.test.labels).mean())
+
+    def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
+        """Write the model file. Raises `StoreError`."""
+        about = {"labels": json.dumps(self.dataset.labels), "data": self.dataset.name, "run": run_id}
+        write_model(folder, arrays, self.featuriser.to_metadata() | about)
+
 
 @lru_cache(maxsize=2)
-def load_experiment(config: ExperimentConfig) -> Experiment:
+def load_experiment(chosen: DataSettings) -> Experiment:
     """Load, featurise and deal. Raises `DataError` or `ConfigError` with one sentence."""
-    dataset = load_dataset(config)
-    featuriser = _featuriser(config, dataset)
-    shares = _partition(config).split(dataset.train.labels, config.clients, config.seed)
+    dataset = load_dataset(chosen)
+    featuriser = _featuriser(chosen, dataset)
+    shares = _partition(chosen).split(dataset.train.labels, chosen.clients, chosen.seed)
     if isinstance(featuriser, SentenceVectors):
         return Experiment(dataset, featuriser, featuriser.train, featuriser.test, shares)
     train, test = featuriser.transform(dataset.train.texts), featuriser.transform(dataset.test.texts)
@@ -86,24 +81,26 @@ def load_experiment(config: ExperimentConfig) -> Experiment:
 
 
 @lru_cache(maxsize=2)
-def load_dataset(config: ExperimentConfig) -> Dataset:
+def load_dataset(chosen: DataSettings) -> Dataset:
     """The records alone. Raises `DataError`."""
-    folder = Path(config.data_dir) if config.data_dir else None
-    return load(config.data, folder, CsvLayout(config.text_column, config.label_column))
+    return load(chosen.data, chosen.data_dir, CsvLayout(chosen.text_column, chosen.label_column))
 
 
-def deal(config: ExperimentConfig, dataset: Dataset) -> Shares:
+def deal(chosen: DataSettings, dataset: Dataset) -> Shares:
     """Which records each client holds."""
-    return _partition(config).split(dataset.train.labels, config.clients, config.seed)
+    return _partition(chosen).split(dataset.train.labels, chosen.clients, chosen.seed)
 
 
-def _featuriser(config: ExperimentConfig, dataset: Dataset) -> Featuriser:
-    if config.vectors:
-        return load_vectors(Path(config.vectors), len(dataset.train), len(dataset.test))
-    return HashedText(config.features)
+def columns(chosen: DataSettings, dataset: Dataset) -> int:
+    """Length of a row of features; computes none."""
+    return _featuriser(chosen, dataset).dimension
 
 
-def _partition(config: ExperimentConfig) -> Partition:
-    if config.partition not in ("iid", "dirichlet"):
-        raise ConfigError(f"partition is {config.partition!r}; choose iid or dirichlet")
-    return Partition(config.alpha if config.partition == "dirichlet" else None)
+def _featuriser(chosen: DataSettings, dataset: Dataset) -> Featuriser:
+    if chosen.vectors is None:
+        return HashedText(chosen.features)
+    return load_vectors(chosen.vectors, len(dataset.train), len(dataset.test))
+
+
+def _partition(chosen: DataSettings) -> Partition:
+    return Partition(chosen.alpha if chosen.partition == "dirichlet" else None)

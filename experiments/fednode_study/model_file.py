@@ -9,27 +9,16 @@ from numpy.typing import NDArray
 
 from fednode.disk.atomic import write_whole
 from fednode.errors import DataError
-from fednode_study.experiment import Experiment
 from fednode_study.features import Featuriser, from_metadata
 
 MODEL_NAME = "model.safetensors"
-_LARGEST = 1e18
-"""No parameter of a sound model is larger; scores of such parameters are finite."""
 
 
-def write_model(folder: Path, arrays: Mapping[str, NDArray[np.float32]], experiment: Experiment, run_id: str) -> Path:
+def write_model(folder: Path, arrays: Mapping[str, NDArray[np.float32]], metadata: dict[str, str]) -> None:
     """Write the file whole. Raises `StoreError`."""
     from safetensors.numpy import save
 
-    metadata = {
-        **experiment.featuriser.to_metadata(),
-        "labels": json.dumps(experiment.dataset.labels),
-        "data": experiment.dataset.name,
-        "run": run_id,
-    }
-    path = folder / MODEL_NAME
-    write_whole(path, save(dict(arrays), metadata=metadata))
-    return path
+    write_whole(folder / MODEL_NAME, save(dict(arrays), metadata=metadata))
 
 
 def scores(arrays: Mapping[str, NDArray[np.generic]], rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -39,19 +28,11 @@ def scores(arrays: Mapping[str, NDArray[np.generic]], rows: NDArray[np.float32])
     return result
 
 
-def accuracy(arrays: Mapping[str, NDArray[np.generic]], experiment: Experiment) -> float:
-    """Share of the test set that the head labels right."""
-    guesses = scores(arrays, experiment.test).argmax(axis=1)
-    return float((guesses == experiment.dataset.test.labels).mean())
-
-
 def predict_texts(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     """Label and softmax share for each text. Raises `DataError` if there is no model, `ConfigError` if it takes no
     texts."""
     arrays, labels, featuriser = _read(folder / MODEL_NAME)
-    # bytes of an argument that are not UTF-8 come as lone surrogates, which no featuriser takes
-    rows = featuriser.transform([text.encode("utf-8", "replace").decode() for text in texts])
-    values = scores(arrays, rows).astype(np.float64)
+    values = scores(arrays, featuriser.transform(list(texts))).astype(np.float64)
     odds = np.exp(values - values.max(axis=1, keepdims=True))
     shares = odds / odds.sum(axis=1, keepdims=True)
     best = shares.argmax(axis=1)
@@ -72,7 +53,8 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str], Featur
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not a model of FedNode or is damaged ({error}); train it again") from error
     featuriser = from_metadata(metadata)
-    fits = labels and shapes == ((len(labels), featuriser.dimension), (len(labels),))
-    if not fits or not all((np.abs(array) < _LARGEST).all() for array in arrays.values()):
+    if shapes != ((len(labels), featuriser.dimension), (len(labels),)) or not all(
+        np.isfinite(np.asarray(array, np.float32)).all() for array in arrays.values()
+    ):
         raise DataError(f"{path} is damaged: its arrays do not fit its labels and features; train it again")
     return arrays, labels, featuriser

@@ -1,5 +1,6 @@
 """The composition root: settings in, a running node out. What needs Flower or torch is imported when it is used."""
 
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,17 +9,17 @@ from fednode.observer import Observer, StopFlag, Unfailing
 from fednode.settings import RunSettings
 
 if TYPE_CHECKING:
-    from fednode.assemble.inprocess_run import RunResult
     from fednode.assemble.planning import Plan
+    from fednode.assemble.run_result import RunResult
 
 
 def plan(settings: RunSettings) -> "Plan":
     """What a run with these settings would do and cost. Raises `ConfigError`, `DataError` or `StoreError` for what
     would fail."""
-    from fednode.assemble.inprocess_run import require_room
     from fednode.assemble.planning import plan_run
+    from fednode.assemble.run_folder import require_writable
 
-    require_room(settings.out)
+    require_writable(settings.out)
     return plan_run(settings)
 
 
@@ -34,7 +35,16 @@ def run(settings: RunSettings, observer: Observer, stop: StopFlag) -> "RunResult
 
 
 def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
-    """For each text the most likely label of the model in `folder`, and its share of certainty (0 to 1)."""
-    from fednode_study.model_file import predict_texts
+    """For each text the most likely label of the model in `folder`, and its probability."""
+    from fednode.assemble.study import find_study
 
-    return predict_texts(folder, texts)
+    return find_study(_study_of(folder)).predict(folder, texts)
+
+
+def _study_of(folder: Path) -> str:
+    """The study whose run made this folder; the default one for a folder without settings."""
+    default = RunSettings.model_fields["study"].default
+    try:
+        return str(tomllib.loads((folder / "config.toml").read_text("utf-8")).get("study", default))
+    except (OSError, ValueError):
+        return str(default)

@@ -10,21 +10,25 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+import tomli_w
+
 from fednode.assemble.cache_location import reach_server
-from fednode.assemble.flower_app import MARK, STOP_NAME, to_run_config
-from fednode.assemble.inprocess_run import RunResult, closing_lines, make_run_folder
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import OUTCOMES
+from fednode.assemble.run_folder import make_run_folder
+from fednode.assemble.run_result import RunResult, closing_lines
+from fednode.assemble.serve import MARK, STOP_NAME
+from fednode.assemble.study import study_entry
 from fednode.clock import SystemClock
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import ConfigError, FednodeError
 from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag
 from fednode.reports import JSON_NAME, parse_report
-from fednode.settings import RunSettings
+from fednode.settings import RunConfig, RunSettings, to_run_config
 
 log = logging.getLogger("fednode.run")
 
@@ -37,40 +41,47 @@ _SCANS = 50
 _BETWEEN_SCANS = 0.1
 """Seconds, and how often at the most."""
 
-APP_FILES: Mapping[str, str] = {
-    "customer_service/__init__.py": '"""The customer-service experiment as a Flower app."""\n',
-    "customer_service/server_app.py": (
-        '"""The ServerApp: FedNode\'s node over Flower\'s grid."""\n\n'
-        "from fednode.assemble.flower_app import build\n\napp = build()\n"
-    ),
-    "customer_service/client_app.py": (
-        '"""The ClientApp: clients and key holders of FedNode."""\n\n'
-        "from fednode_study.app import build_app\nfrom fednode_clients.membership import Parts\n\n"
-        "app = build_app(Parts())\n"
-    ),
+_PYPROJECT = {
+    "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
+    "project": {
+        "name": "customer-service",
+        "version": "0.1.0",
+        "description": "Customer-service intents, trained on sealed updates.",
+        "license": "Apache-2.0",
+        "dependencies": [],
+    },
 }
-"""The thin files of the app; `experiments/customer_service` holds the same."""
 
 
-def app_pyproject(config: Mapping[str, str | int | float]) -> str:
-    """The app's pyproject.toml with this run config."""
-    values = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
-    return (
-        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n\n'
-        '[project]\nname = "customer-service"\nversion = "0.1.0"\n'
-        'description = "Customer-service intents, trained on sealed updates."\nlicense = "Apache-2.0"\n'
-        "dependencies = []\n\n"
-        '[tool.flwr.app]\npublisher = "fednode"\n\n'
-        "[tool.flwr.app.components]\n"
-        'serverapp = "customer_service.server_app:app"\nclientapp = "customer_service.client_app:app"\n\n'
-        f"[tool.flwr.app.config]\n{values}\n"
-    )
+def app_files(study: str, config: RunConfig) -> dict[str, str]:
+    """The thin Flower app over this study; `experiments/customer_service` holds the same with the default settings.
 
-
-def _toml(value: str | float) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return repr(value)
+    Raises `ConfigError` if there is no such study.
+    """
+    entry = study_entry(study)
+    imported = entry.attr if entry.attr == "study" else f"{entry.attr} as study"
+    flower = {
+        "publisher": "fednode",
+        "components": {
+            "serverapp": "customer_service.server_app:app",
+            "clientapp": "customer_service.client_app:app",
+        },
+        "config": config,
+    }
+    return {
+        "pyproject.toml": tomli_w.dumps(_PYPROJECT | {"tool": {"flwr": {"app": flower}}}),
+        "customer_service/__init__.py": '"""A study as a Flower app."""\n',
+        "customer_service/server_app.py": (
+            '"""The ServerApp: FedNode\'s node over Flower\'s grid."""\n\n'
+            "from fednode.assemble.serve import node_app\n\napp = node_app()\n"
+        ),
+        "customer_service/client_app.py": (
+            '"""The ClientApp: clients and key holders of FedNode."""\n\n'
+            "from fednode_clients.app import build_app\nfrom fednode_clients.membership import Parts\n"
+            f"from {entry.module} import {imported}\n\n"
+            "app = build_app(Parts(), study.train)\n"
+        ),
+    }
 
 
 def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> RunResult:
@@ -82,7 +93,7 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     _check(settings)
     plan = plan_run(settings)
     reach_server(settings)
-    run_id, folder = make_run_folder(settings, SystemClock())
+    folder = make_run_folder(settings, SystemClock())
     observer.writing_to(folder)
     observer.started(settings.rounds)
     for warning in plan.warnings:
@@ -93,10 +104,13 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
         keys = scratch / _KEYS
         config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))
         config |= {"run-folder": str(folder.absolute()), "key-root": str(keys)}
-        app = _write_app(scratch / "app", config)
+        app = scratch / "app"
+        for name, text in app_files(settings.study, config).items():
+            (app / name).parent.mkdir(parents=True, exist_ok=True)
+            (app / name).write_text(text, encoding="utf-8")
         _follow(_command(app, settings), environ, observer, _Stop(stop, folder))
     observer.finished()
-    return _result(run_id, folder)
+    return _result(folder)
 
 
 def _check(settings: RunSettings) -> None:
@@ -124,14 +138,6 @@ def _command(app: Path, settings: RunSettings) -> list[str]:
     federation = f"num-supernodes={nodes} client-resources-num-cpus=1 init-args-num-cpus={os.cpu_count() or 1}"
     flwr = shutil.which("flwr", path=_path()) or "flwr"
     return [flwr, "run", str(app), "--stream", "--federation-config", federation]
-
-
-def _write_app(folder: Path, config: Mapping[str, str | int | float]) -> Path:
-    for name, text in APP_FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    (folder / "pyproject.toml").write_text(app_pyproject(config), encoding="utf-8")
-    return folder
 
 
 @contextlib.contextmanager
@@ -222,12 +228,12 @@ class _Stop:
         self._thread.join()
 
 
-def _result(run_id: str, folder: Path) -> RunResult:
+def _result(folder: Path) -> RunResult:
     path = folder / JSON_NAME
     (folder / STOP_NAME).unlink(missing_ok=True)
     if not path.exists():
-        raise FednodeError(f"Flower's engine ended run {run_id} without a report; see {folder / 'run.log'}")
+        raise FednodeError(f"Flower's engine ended run {folder.name} without a report; see {folder / 'run.log'}")
     record = parse_report(path.read_bytes())
     kinds = {word: kind for kind, word in OUTCOMES.items()}
     error = None if record.outcome == "finished" else kinds.get(record.outcome, FednodeError)(record.outcome_sentence)
-    return RunResult(record, folder, error, tuple(closing_lines(record, folder)))
+    return RunResult(record, folder, error, closing_lines(record, folder))

@@ -1,21 +1,22 @@
-"""From settings to everything that a run needs to know beforehand, or one sentence why it would fail."""
+"""From settings and counts to a task: its terms, its sizes, what it costs; or one sentence why it would fail.
+
+Nothing here reads data: a study, or whoever deploys, says what is trained and on how many records.
+"""
 
 from dataclasses import dataclass, replace
 
 from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
-from fednode.errors import ConfigError, DataError
+from fednode.assemble.study import Workload, find_study
+from fednode.errors import ConfigError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
 from fednode.protocol.headroom import sum_room
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
-from fednode.reports.figures import bound
+from fednode.reports.figures import bound, plural
 from fednode.settings import RunSettings
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
-from fednode_study.data import Dataset
-from fednode_study.experiment import ExperimentConfig, deal, load_dataset
-from fednode_study.features import load_vectors
 
 SAMPLER_DISTANCE = 2.0**-130
 """No draw of the discrete Gaussian is further than this from the ideal one, in total variation
@@ -31,21 +32,19 @@ class Plan:
     """A run that can work: its terms, its sizes and what it will cost."""
 
     settings: RunSettings
-    dataset: Dataset
-    columns: int
-    layout: Layout
+    workload: Workload
     terms: Terms
     sum_params: SumParams
     budget: Budget
     optimiser: ServerOptimiser
     failure: float
-    records: int
+    """Delta that one release costs beside its noise: sampler and overflow."""
     warnings: tuple[str, ...]
 
     @property
-    def experiment(self) -> ExperimentConfig:
-        """What clients and node read the same way."""
-        return experiment_config(self.settings)
+    def layout(self) -> Layout:
+        """The arrays that are trained."""
+        return self.workload.layout
 
     def events(self, survivors: int) -> list[DiscreteGaussianSum]:
         """What all rounds release if each has so many survivors."""
@@ -61,13 +60,10 @@ class Plan:
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
         exact = [bound(gaussian_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
         budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
-        sizes = (
-            f"{self.records} training and {len(self.dataset.test)} test messages, {len(self.dataset.labels)} intents"
-        )
         slots = f"{params.blocks} blocks of {params.ring_degree} x {params.lanes} values of {params.lane_bits} bits"
         rows = {
-            "data": f"{self.dataset.name}: {sizes}",
-            "model": f"linear head on {self.columns} features, {params.dimension} parameters",
+            "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, 'record')}",
+            "model": f"{self.workload.model}, {params.dimension} parameters",
             "rounds": f"{settings.rounds}, {settings.clients} clients, {settings.min_survivors} survivors at the least",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: one record",
             "reference": f"{exact[0]} and {exact[1]} by the exact Gaussian",
@@ -84,24 +80,22 @@ class Plan:
 
 
 def plan_run(settings: RunSettings) -> Plan:
-    """The plan for these settings. Raises `ConfigError` or `DataError`, one sentence, for what would fail later."""
+    """The plan for the study that the settings name. Raises `ConfigError` or `DataError` for what would fail later."""
+    return plan_task(settings, find_study(settings.study).workload(settings))
+
+
+def plan_task(settings: RunSettings, workload: Workload) -> Plan:
+    """The plan for this workload; reads no data. Raises `ConfigError`, one sentence, for what would fail later."""
     require_usable(settings)
-    dataset = load_dataset(experiment_config(settings))
-    if len(dataset.test) == 0:
-        raise DataError(f"{dataset.name} leaves no message to test the model on; give more messages of each label")
-    columns = _columns(settings, dataset)
-    layout = head_layout(columns, len(dataset.labels))
+    layout = workload.layout
     failure = layout.dimension * settings.clients * SAMPLER_DISTANCE + OVERFLOW_CHANCE
-    variance = local_variance(_noise_request(settings, layout.dimension, failure))
-    records = len(dataset.train)
-    most = max(len(share) for share in deal(experiment_config(settings), dataset))
     terms = Terms(
         unit="record",
         clip=settings.clip,
         grid_bits=settings.grid_bits,
-        local_variance=variance,
-        max_records=most,
-        divisor=float(records),
+        local_variance=local_variance(_noise_request(settings, layout.dimension, failure)),
+        max_records=workload.max_records,
+        divisor=float(workload.records),
         min_survivors=settings.min_survivors,
         assumed_colluders=settings.assumed_colluders,
         deadline=settings.deadline,
@@ -112,16 +106,17 @@ def plan_run(settings: RunSettings) -> Plan:
     return Plan(
         # as resolved: what the default learning rate came to stands in config.toml and in the report
         settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
-        dataset=dataset,
-        columns=columns,
-        layout=layout,
+        workload=workload,
         terms=terms,
         sum_params=params,
         budget=Budget(settings.epsilon, settings.delta),
         optimiser=optimiser,
         failure=failure,
-        records=records,
-        warnings=(*_warnings(settings, records, terms), *committee_warnings(params), *cache_warnings(settings)),
+        warnings=(
+            *_warnings(settings, workload.records, terms),
+            *committee_warnings(params),
+            *cache_warnings(settings),
+        ),
     )
 
 
@@ -138,10 +133,10 @@ def _down(settings: RunSettings, plain: int) -> str:
 def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> None:
     """Raise `ConfigError` where every member would refuse every round."""
     noise = terms.noise_multiplier(dimension)
-    if noise < settings.z_min:
+    if noise < settings.min_noise:
         raise ConfigError(
-            f"the released sums would have noise of {noise:.3g} x clip, and members refuse less than z_min "
-            f"{settings.z_min:g}: lower epsilon, run more rounds, or lower z_min"
+            f"the released sums would have noise of {noise:.3g} x clip, and members refuse less than min_noise "
+            f"{settings.min_noise:g}: lower epsilon, run more rounds, or lower min_noise"
         )
 
 
@@ -150,33 +145,6 @@ def _optimiser(settings: RunSettings) -> ServerOptimiser:
     if settings.learning_rate is None:
         return ServerOptimiser(settings.rounds)
     return ServerOptimiser(settings.rounds, settings.learning_rate * settings.rounds)
-
-
-def experiment_config(settings: RunSettings) -> ExperimentConfig:
-    """The part of the settings that clients read too."""
-    return ExperimentConfig(
-        data=settings.data,
-        data_dir="" if settings.data_dir is None else str(settings.data_dir),
-        text_column=settings.text_column,
-        label_column=settings.label_column,
-        vectors="" if settings.vectors is None else str(settings.vectors),
-        features=settings.features,
-        clients=settings.clients,
-        partition=settings.partition,
-        alpha=settings.alpha,
-        seed=settings.seed,
-    )
-
-
-def head_layout(columns: int, labels: int) -> Layout:
-    """The arrays of a linear head, as torch names and orders them."""
-    return Layout(("weight", "bias"), ((labels, columns), (labels,)))
-
-
-def _columns(settings: RunSettings, dataset: Dataset) -> int:
-    if settings.vectors is None:
-        return settings.features
-    return load_vectors(settings.vectors, len(dataset.train), len(dataset.test)).dimension
 
 
 def _noise_request(settings: RunSettings, dimension: int, failure: float) -> NoiseRequest:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from fednode import __version__
 from fednode.assemble.claims import STRENGTH, Reached, adversary, claims
 from fednode.assemble.planning import OVERFLOW_CHANCE, SAMPLER_DISTANCE, Plan
-from fednode.assemble.session import Account, Session, Watched
+from fednode.assemble.rounds import Spending, round_record
+from fednode.assemble.session import Session
 from fednode.driver import BROKEN, RoundOutcome, describe_error
 from fednode.errors import (
     BudgetExhausted,
@@ -21,7 +22,6 @@ from fednode.privacy import ChargeRecord, attack_advantage, attack_tpr, gaussian
 from fednode.reports import (
     Guarantee,
     Mechanism,
-    NamedReason,
     RoundRecord,
     RunRecord,
     TaskFacts,
@@ -43,31 +43,30 @@ _UNKNOWN = "it was charged, and nothing is known of how it ended"
 
 
 def run_record(session: Session, error: BaseException | None) -> RunRecord:
-    """Everything that the report says of this run: every round that was charged is in it, whatever ended the run."""
+    """Everything that the report says of this run; every round that was charged is in it, whatever ended the run."""
     plan, settings = session.plan, session.plan.settings
-    account = session.account()
-    rounds = _rounds(session, account)
-    released = sum(1 for seen in rounds if not seen.outcome.cause)
+    spending = session.spending()
+    rounds = _rounds(session, spending)
     return RunRecord(
         run_id=session.run_id,
         version=__version__,
         started=session.started,
-        ended=session.tools.clock.time(),
-        outcome=_word(error),
-        outcome_sentence=_sentence(released, settings.rounds, error),
+        ended=session.environment.clock.time(),
+        outcome=_outcome(error),
+        outcome_sentence=_sentence(sum(record.released for record in rounds), settings.rounds, error),
         settings=_settings(settings),
         task=_task(plan),
         mechanism=_mechanism(plan),
-        guarantee=_guarantee(plan, account),
-        trust=_trust(session, account),
-        claims=claims(plan.terms, plan.sum_params, _reached(plan, account, rounds)),
-        rounds=tuple(_round(plan, seen) for seen in rounds),
+        guarantee=_guarantee(plan, spending),
+        trust=_trust(session, spending),
+        claims=claims(plan.terms, plan.sum_params, _reached(plan, spending, rounds)),
+        rounds=tuple(rounds),
         warnings=plan.warnings,
-        deviations=_deviations(session, account, rounds),
+        deviations=_deviations(session, spending, rounds),
     )
 
 
-def _word(error: BaseException | None) -> str:
+def _outcome(error: BaseException | None) -> str:
     if error is None:
         return "finished"
     if isinstance(error, KeyboardInterrupt):
@@ -75,22 +74,22 @@ def _word(error: BaseException | None) -> str:
     return next((word for kind, word in OUTCOMES.items() if isinstance(error, kind)), "failed")
 
 
-def _rounds(session: Session, account: Account) -> list[Watched]:
-    """What was seen of each round, in order, and how each that was charged without being seen stands in the ledger."""
-    seen = {watched.outcome.round: watched for watched in session.rounds}
-    for charge in account.charges:
-        if charge.round_number not in seen:
-            seen[charge.round_number] = Watched(_unseen(session, charge), None, 0.0, 0.0)
-    return [_priced(account, seen[number]) for number in sorted(seen)]
+def _rounds(session: Session, spending: Spending) -> list[RoundRecord]:
+    """The rounds that the session noted, and those that the ledger alone knows of, in order."""
+    noted = {record.round: record for record in session.rounds}
+    for charge in spending.charges:
+        if charge.round_number not in noted:
+            noted[charge.round_number] = _from_ledger(session, charge)
+    return [_priced(spending, noted[number]) for number in sorted(noted)]
 
 
-def _unseen(session: Session, charge: ChargeRecord) -> RoundOutcome:
+def _from_ledger(session: Session, charge: ChargeRecord) -> RoundRecord:
+    """A round that was charged, and whose end was not noted before the run was aborted."""
     released = charge.round_number <= session.released
-    return RoundOutcome(
+    outcome = RoundOutcome(
         round=charge.round_number,
         cause="" if released else BROKEN,
         reason="" if released else _UNKNOWN,
-        broken=_UNKNOWN,
         invited=session.plan.settings.clients,
         survivors=charge.survivors,
         rejected=(),
@@ -104,14 +103,16 @@ def _unseen(session: Session, charge: ChargeRecord) -> RoundOutcome:
         bytes_down=0.0,
         seconds=0.0,
     )
+    session.broken[charge.round_number] = _UNKNOWN
+    return round_record(session.plan, outcome, None, (0.0, 0.0))
 
 
-def _priced(account: Account, watched: Watched) -> Watched:
-    """With what the ledger's own lines say was spent by the end of this round."""
-    then = account.after(watched.outcome.round)
-    if watched.epsilon == (then.charges[-1].epsilon_after if then.charges else 0.0):
-        return watched
-    return replace(watched, epsilon=then.epsilon, gaussian=then.gaussian)
+def _priced(spending: Spending, record: RoundRecord) -> RoundRecord:
+    """The record with what the ledger's own lines say was spent by the end of this round."""
+    then = spending.until(record.round)
+    if record.epsilon_after == (then.charges[-1].epsilon_after if then.charges else 0.0):
+        return record
+    return replace(record, epsilon_after=then.epsilon, gaussian_after=then.gaussian)
 
 
 def _sentence(released: int, rounds: int, error: BaseException | None) -> str:
@@ -128,14 +129,15 @@ def _settings(settings: RunSettings) -> dict[str, object]:
 
 
 def _task(plan: Plan) -> TaskFacts:
+    workload = plan.workload
     return TaskFacts(
-        model=f"an intent classifier, a linear head on {plan.columns} features",
-        dataset=plan.dataset.name,
-        source=plan.dataset.source,
-        labels=len(plan.dataset.labels),
+        model=workload.model,
+        dataset=workload.dataset,
+        source=workload.source,
+        labels=workload.labels,
         dimension=plan.layout.dimension,
         clients=plan.settings.clients,
-        records=plan.records,
+        records=workload.records,
         divisor=plan.terms.divisor,
     )
 
@@ -158,23 +160,23 @@ def _mechanism(plan: Plan) -> Mechanism:
     )
 
 
-def _guarantee(plan: Plan, account: Account) -> Guarantee:
+def _guarantee(plan: Plan, spending: Spending) -> Guarantee:
     budget = plan.budget
-    mu = gaussian_mu([charge.event for charge in account.charges])
+    mu = gaussian_mu([charge.event for charge in spending.charges])
     return Guarantee(
         unit=budget.unit,
         adjacency="adding or removing one record",
         setting="distributed noise",
         epsilon_limit=budget.epsilon,
         delta=budget.delta,
-        epsilon=account.epsilon,
-        gaussian=account.gaussian,
+        epsilon=spending.epsilon,
+        gaussian=spending.gaussian,
         attack_advantage=attack_advantage(mu),
         attack_tpr=attack_tpr(mu, 0.01),
     )
 
 
-def _trust(session: Session, account: Account) -> Trust:
+def _trust(session: Session, spending: Spending) -> Trust:
     params = session.plan.sum_params
     return Trust(
         enrolment=session.enrolled,
@@ -187,51 +189,24 @@ def _trust(session: Session, account: Account) -> Trust:
         holders=params.holders,
         threshold=params.threshold,
         ledger_path="ledger.jsonl",
-        ledger_head=account.head,
+        ledger_head=spending.head,
         ledger_check="fednode ledger ledger.jsonl",
         model_digest=session.model_digest or "no model was saved",
         cohort="" if session.cohort is None else session.cohort.digest().hex(),
     )
 
 
-def _round(plan: Plan, seen: Watched) -> RoundRecord:
-    outcome, step = seen.outcome, 2.0**-plan.terms.grid_bits
-    local = math.sqrt(plan.terms.local_variance) * step
-    least = plan.terms.min_survivors - plan.terms.assumed_colluders
-    return RoundRecord(
-        round=outcome.round,
-        outcome="failed" if outcome.cause else "released",
-        reason=outcome.reason or None,
-        invited=outcome.invited,
-        survivors=tuple(sorted(outcome.survivors)),
-        rejected=tuple(NamedReason(name, reason) for name, reason in outcome.rejected),
-        discarded=tuple(NamedReason(name, reason) for name, reason in outcome.discarded),
-        lost=outcome.lost,
-        holders_answered=outcome.answered,
-        holders_silent=tuple(f"{name} ({reason})" for name, reason in outcome.silent),
-        noise_planned=local * math.sqrt(least),
-        noise_added=local * math.sqrt(len(outcome.survivors)),
-        epsilon_after=seen.epsilon,
-        gaussian_after=seen.gaussian,
-        accuracy=seen.accuracy,
-        bytes_up=round(outcome.bytes_up),
-        bytes_down=round(outcome.bytes_down),
-        seconds=outcome.seconds,
-        asked_again=outcome.asked_again,
-    )
-
-
-def _reached(plan: Plan, account: Account, rounds: list[Watched]) -> Reached:
-    released = [seen.outcome for seen in rounds if not seen.outcome.cause]
+def _reached(plan: Plan, spending: Spending, rounds: list[RoundRecord]) -> Reached:
+    released = [record for record in rounds if record.released]
     return Reached(
-        arrived=any(seen.outcome.survivors for seen in rounds),
-        charged=bool(account.charges),
+        arrived=any(record.survivors for record in rounds),
+        charged=bool(spending.charges),
         released=len(released),
-        spared=sum(1 for outcome in released if len(outcome.answered) > plan.sum_params.threshold),
+        spared=sum(1 for record in released if len(record.holders_answered) > plan.sum_params.threshold),
     )
 
 
-def _deviations(session: Session, account: Account, rounds: list[Watched]) -> tuple[str, ...]:
+def _deviations(session: Session, spending: Spending, rounds: list[RoundRecord]) -> tuple[str, ...]:
     found = [*session.noticed]
     found += [
         f"{change.store}.{change.name} of the cache was changed from {change.old:g} to {change.new:g} at "
@@ -241,17 +216,17 @@ def _deviations(session: Session, account: Account, rounds: list[Watched]) -> tu
     if session.plan.settings.faults:
         injected = ", ".join(str(fault) for fault in session.plan.settings.faults)
         found.append(f"Faults were injected on purpose: {injected}.")
-    failed = [seen.outcome for seen in rounds if seen.outcome.cause]
-    charged = {charge.round_number for charge in account.charges}
-    found += [f"Round {outcome.round} ended without a release: {outcome.reason}." for outcome in failed]
-    found += [f"Round {outcome.round} was charged all the same." for outcome in failed if outcome.round in charged]
-    return (*found, *(told for seen in rounds if not seen.outcome.cause for told in _unfinished(session, seen)))
+    failed = [record for record in rounds if not record.released]
+    charged = {charge.round_number for charge in spending.charges}
+    found += [f"Round {record.round} ended without a release: {record.reason}." for record in failed]
+    found += [f"Round {record.round} was charged all the same." for record in failed if record.round in charged]
+    # the sum of such a round was opened all the same
+    open_ended = {*session.broken, *range(session.tested + 1, session.plan.settings.rounds + 1)}
+    unfinished = [record for record in rounds if record.released and record.round in open_ended]
+    return (*found, *(_unfinished(session, record) for record in unfinished))
 
 
-def _unfinished(session: Session, seen: Watched) -> list[str]:
-    """What was to follow a release and did not: its sum was opened all the same."""
-    broken = f": {seen.outcome.broken}" if seen.outcome.broken else ""
-    if seen.accuracy is None:
-        done = "tested" if session.saved >= seen.outcome.round else "saved"
-        return [f"Round {seen.outcome.round} was released, but its model was not {done}{broken}."]
-    return []
+def _unfinished(session: Session, record: RoundRecord) -> str:
+    done = "tested" if session.saved >= record.round else "saved"
+    broken = f": {session.broken[record.round]}" if record.round in session.broken else ""
+    return f"Round {record.round} was released, but its model was not {done}{broken}."

@@ -100,6 +100,9 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    study: Name = Field(
+        "customer-service", description="Installed study: data, features, model.", json_schema_extra=_panel("Data")
+    )
     data: Name = Field("support", description="support, banking77, or a CSV file.", json_schema_extra=_panel("Data"))
     data_dir: Place | None = Field(
         None, description="Folder with the files of banking77.", json_schema_extra=_panel("Data")
@@ -199,7 +202,7 @@ class RunSettings(BaseModel):
         None, description="PEM file of that certificate's key.", json_schema_extra=_panel("Cache")
     )
 
-    z_min: Real = Field(
+    min_noise: Real = Field(
         0.5,
         ge=0,
         le=1e6,

@@ -1,28 +1,20 @@
-"""Settings written back as TOML that `resolve` reads to the same value."""
+"""Settings written as TOML that `resolve` reads to the same value."""
 
-import json
 from pathlib import Path
+
+import tomli_w
 
 from fednode.settings.model import RunSettings
 
 
 def to_toml(settings: RunSettings) -> str:
-    """Write all settings as resolved; what is None stands as a comment, since TOML has no word for it."""
-    lines = []
-    for name in RunSettings.model_fields:
-        value = getattr(settings, name)
-        lines.append(f"# {name} is not set" if value is None else f"{name} = {_literal(value)}")
-    return "\n".join(lines) + "\n"
+    """All settings as resolved. What is None stands as a comment: TOML has no null."""
+    values = {name: getattr(settings, name) for name in RunSettings.model_fields}
+    given = {name: _plain(value) for name, value in values.items() if value is not None}
+    return tomli_w.dumps(given) + "".join(f"# {name} is not set\n" for name, value in values.items() if value is None)
 
 
-def _literal(value: object) -> str:
+def _plain(value: object) -> object:
     if isinstance(value, tuple):
-        return "[" + ", ".join(_quoted(str(item)) for item in value) + "]"
-    if isinstance(value, str | Path):
-        return _quoted(str(value))
-    return repr(value)
-
-
-def _quoted(text: str) -> str:
-    # a JSON string is a TOML basic string, save that TOML wants DEL escaped too
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return [str(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

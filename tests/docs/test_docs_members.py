@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from kit.clocks import FakeClock
 
-from fednode.assemble.flower_app import to_run_config
 from fednode.cli import main
 from fednode.errors import PeerFault
 from fednode.inproc import InProcGrid, run_in_process
 from fednode.observer import Observer, StopFlag
 from fednode.reports import parse_report
-from fednode.settings import RunSettings, resolve
+from fednode.settings import RunSettings, to_run_config
+from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.limits import Limits
 from fednode_clients.membership import Parts
-from fednode_study.app import build_app
+from fednode_study import study
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
 SERVER, CLIENT = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -53,11 +53,15 @@ def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messa
     run_command(show.replace("enrolment.pub", "enrol/enrolment.pub"))
     settings = RunSettings.model_validate({**messages, "clients": 2, "min_survivors": 2, "assumed_colluders": 0})
     config = to_run_config(settings) | {"cohort": "cohort.json"}
-    monkeypatch.setattr("fednode.clock.SystemClock", FakeClock)
-    grid = InProcGrid(build_app(Parts(folder=lambda place: tmp_path / MEMBERS[place.partition()])), MEMBERS, config)
+    monkeypatch.setattr("fednode.assemble.serve.SystemClock", FakeClock)
+    grid = InProcGrid(
+        build_app(Parts(folder=lambda place: tmp_path / MEMBERS[place.partition()]), study.train), MEMBERS, config
+    )
     run_in_process(shown(SERVER)["app"], grid, config)
     (report,) = Path("runs").glob("*/report.json")
-    (released,) = parse_report(report.read_bytes()).released
+    record = parse_report(report.read_bytes())
+    assert record.deviations == () and record.trust.enrolment.startswith("each member made its own keys")
+    (released,) = record.released
     assert (released.survivors, released.holders_answered) == (("ann", "ben"), ("hal", "hol"))
     for line in retire:
         run_command(line.replace("/srv/keys/ann", "ann"))
@@ -70,10 +74,10 @@ def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
     from fednode.assemble.inprocess_run import run_inproc
 
     app = shown(CLIENT)["app"]
-    monkeypatch.setattr("fednode_study.app.build_app", lambda _parts: app)
+    monkeypatch.setattr("fednode_clients.app.build_app", lambda *_: app)
     x = np.random.default_rng(1).standard_normal((30, 64)).astype(np.float32)
     np.savez("mine.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
-    result = run_inproc(resolve(None, {}, {**messages, "clients": 4}), Observer(), StopFlag())
+    result = run_inproc(RunSettings.model_validate({**messages, "clients": 4}), Observer(), StopFlag())
     assert result.error is None
     assert [len(entry.survivors) for entry in result.record.released] == [4]
 

@@ -10,7 +10,8 @@ from kit.cache.redis_server import Authority, RedisServer, free_port
 from kit.crypto.insecure import InsecureRng
 from kit.smallrun import report_of, small_run, small_settings
 
-from fednode.assemble.inprocess_run import Inside, run_inproc
+from fednode.assemble.inprocess_run import run_inproc
+from fednode.assemble.session import Environment
 from fednode.errors import ConfigError, StoreError
 from fednode.live import SOCKET_NAME, LiveNode
 from fednode.observer import Observer, StopFlag
@@ -31,7 +32,7 @@ def server():
 
 def seeded():
     seeds = count(1)
-    return Inside(rng=lambda: InsecureRng(next(seeds)))
+    return Environment(rng=lambda: InsecureRng(next(seeds)))
 
 
 def place_of(kind: str, server: RedisServer, folder: Path) -> dict[str, object]:

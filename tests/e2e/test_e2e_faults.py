@@ -2,7 +2,7 @@
 
 from kit.smallrun import InsecureLiar, report_of, small_run
 
-from fednode.assemble.inprocess_run import Inside
+from fednode.assemble.session import Environment
 from fednode.clock import SystemClock
 from fednode.privacy import Ledger
 from fednode.privacy.budget import Budget
@@ -44,7 +44,7 @@ def test_a_run_goes_on_whatever_single_members_do(tmp_path):
 
 
 def test_a_lying_holder_is_left_out_and_named(tmp_path):
-    result = small_run(tmp_path, Inside(schemes=lambda _: InsecureLiar()))
+    result = small_run(tmp_path, Environment(schemes=lambda _: InsecureLiar()))
     assert result.error is None
     for entry in report_of(result.folder)["rounds"]:
         assert entry["holders_silent"] == ["holder-1 (wrong-answer)"]

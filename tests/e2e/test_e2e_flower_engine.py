@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from fednode.assemble.flower_app import default_run_config, from_run_config
-from fednode.assemble.flower_engine import APP_FILES, _started_under, app_pyproject
+from fednode.assemble.flower_engine import _started_under, app_files
 from fednode.observer import Observer, StopFlag
-from fednode.settings import resolve
+from fednode.settings import default_run_config, from_run_config, resolve
 
 APP = Path(__file__).resolve().parents[2] / "experiments" / "customer_service"
 
 
 def test_the_app_of_the_experiment_is_the_one_the_engine_runs():
-    assert {name: (APP / name).read_text() for name in APP_FILES} == APP_FILES
-    assert (APP / "pyproject.toml").read_text() == app_pyproject(default_run_config())
+    files = app_files("customer-service", default_run_config())
+    assert {name: (APP / name).read_text() for name in files} == files
 
 
 def test_its_run_config_is_every_setting():

@@ -5,13 +5,13 @@ from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import report_of, small_run
 
 from fednode.assemble import session
-from fednode.assemble.inprocess_run import Inside
+from fednode.assemble.session import Environment
 from fednode.cache import StoreFull
 from fednode.reports import parse_report, summary_rows
 from fednode.round.machine import MOST_ASKS
 from fednode.stores import UpdateStore
 
-PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
+PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 
 
 @pytest.mark.parametrize("times", [1, MOST_ASKS])

@@ -6,9 +6,10 @@ import pytest
 from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import small_run
 
-from fednode.assemble.inprocess_run import Inside, logging_to
+from fednode.assemble.run_folder import logging_to
+from fednode.assemble.session import Environment
 
-PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
+PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 SECRET = "my-card-4929-is-lost"
 
 
@@ -29,9 +30,11 @@ def chaining(*given):
 
 
 @pytest.mark.parametrize("raising", [quoting, chaining])
-@pytest.mark.parametrize("broken", ["local_sum", "clip_of", "gradient_sum"])
+@pytest.mark.parametrize(
+    "broken", ["fednode_study.study.train", "fednode_clients.app.clip_of", "fednode_clients.app.gradient_sum"]
+)
 def test_no_file_of_a_run_quotes_what_a_client_trained_on(tmp_path, monkeypatch, raising, broken):
-    monkeypatch.setattr(f"fednode_study.app.{broken}", raising)
+    monkeypatch.setattr(broken, raising)
     result = small_run(tmp_path, PLAIN)
     files = {path.name: path.read_bytes() for path in result.folder.iterdir()}
     assert [name for name, data in files.items() if SECRET.encode() in data] == []
@@ -41,7 +44,7 @@ def test_no_file_of_a_run_quotes_what_a_client_trained_on(tmp_path, monkeypatch,
 
 
 def test_no_error_outside_of_training_is_quoted_either(tmp_path, monkeypatch):
-    monkeypatch.setattr("fednode_study.app.asked_frame", quoting)
+    monkeypatch.setattr("fednode_clients.app.asked_frame", quoting)
     result = small_run(tmp_path, PLAIN)
     assert all(SECRET.encode() not in path.read_bytes() for path in result.folder.iterdir())
     assert "ValueError" in (result.folder / "run.log").read_text()

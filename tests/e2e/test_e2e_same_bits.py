@@ -9,7 +9,7 @@ from kit.crypto.plainsum import InsecureBoxedSum, InsecurePlainSum
 from kit.smallrun import report_of, small_run
 from safetensors.numpy import load_file
 
-from fednode.assemble.inprocess_run import Inside
+from fednode.assemble.session import Environment
 from fednode_crypto import scheme
 
 
@@ -27,7 +27,7 @@ def test_sealed_and_plain_runs_give_the_same_model(tmp_path, kind, rounds, plain
     ended = {}
     for name, schemes in (("sealed", scheme), ("plain", lambda _: plain_sum())):
         (tmp_path / name).mkdir()
-        inside = Inside(schemes=schemes, rng=seeded())
+        inside = Environment(schemes=schemes, rng=seeded())
         result = small_run(tmp_path / name, inside, scheme=kind, rounds=rounds, min_survivors=3, faults=faults)
         assert result.error is None
         ended[name] = result.folder
@@ -44,6 +44,6 @@ def test_another_seed_gives_another_model(tmp_path):
     models = []
     for seed in (1, 2):
         seeds = count(100 * seed)
-        inside = Inside(schemes=lambda _: InsecurePlainSum(), rng=lambda seeds=seeds: InsecureRng(next(seeds)))
+        inside = Environment(schemes=lambda _: InsecurePlainSum(), rng=lambda seeds=seeds: InsecureRng(next(seeds)))
         models.append(load_file(small_run(tmp_path, inside, rounds=1).folder / "model.safetensors")["weight"])
     assert not np.array_equal(*models)

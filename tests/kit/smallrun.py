@@ -5,7 +5,9 @@ from pathlib import Path
 
 from kit.crypto.plainsum import InsecurePlainSum
 
-from fednode.assemble.inprocess_run import Inside, RunResult, run_inproc
+from fednode.assemble.inprocess_run import run_inproc
+from fednode.assemble.run_result import RunResult
+from fednode.assemble.session import Environment
 from fednode.observer import Observer, StopFlag
 from fednode.settings import RunSettings
 from fednode_crypto import Rng, SumParams
@@ -42,7 +44,9 @@ def small_settings(folder: Path, **changes: object) -> RunSettings:
     return RunSettings.model_validate(values | changes)
 
 
-def small_run(folder: Path, inside: Inside | None = None, stop: StopFlag | None = None, **changes: object) -> RunResult:
+def small_run(
+    folder: Path, inside: Environment | None = None, stop: StopFlag | None = None, **changes: object
+) -> RunResult:
     """Run it, without a word."""
     return run_inproc(small_settings(folder, **changes), Observer(), stop or StopFlag(), inside)
 

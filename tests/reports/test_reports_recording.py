@@ -8,24 +8,23 @@ from kit.clocks import FakeClock
 from fednode.assemble.claims import ONE_LIE
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import run_record
-from fednode.assemble.session import Session, Tools
+from fednode.assemble.serve import ArraysOnly
+from fednode.assemble.session import Environment, Session
 from fednode.errors import FednodeError, TooFewSurvivors
 from fednode.live import Tuned
 from fednode.observer import Observer, StopFlag
 from fednode.reports import RunRecord, parse_report, render_json, summary_rows
 from fednode.reports.page import statement
 from fednode.settings import RunSettings
-from fednode_crypto import scheme
 
 
-def tools() -> Tools:
-    return Tools(FakeClock(), scheme, StopFlag())
+def session_of(folder: Path, **settings: object) -> Session:
+    plan = plan_run(RunSettings.model_validate({"rounds": 1, **settings}))
+    return Session(plan, folder, Observer(), StopFlag(), ArraysOnly, Environment(clock=FakeClock()))
 
 
 def recorded(folder: Path, error: FednodeError | None = None, **settings: object) -> RunRecord:
-    plan = plan_run(RunSettings.model_validate({"rounds": 1, **settings}))
-    session = Session(plan, "a-run", folder, Observer(), tools())
-    return run_record(session, error)
+    return run_record(session_of(folder, **settings), error)
 
 
 def test_faults_are_recorded_as_they_are_written(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_a_warning_of_the_plan_is_no_deviation(tmp_path: Path) -> None:
 
 
 def test_what_was_tuned_on_the_way_is_recorded(tmp_path: Path) -> None:
-    session = Session(plan_run(RunSettings(rounds=1)), "a-run", tmp_path, Observer(), tools())
+    session = session_of(tmp_path)
     session.tuned.append(Tuned(1_700_000_000.0, "parameters", "jitter", 0.1, 0.2))
     (told,) = run_record(session, None).deviations
     assert told == "parameters.jitter of the cache was changed from 0.1 to 0.2 at 2023-11-14 22:13:20 UTC."

@@ -11,9 +11,10 @@ from fednode.errors import ConfigError
 from fednode.settings import RunSettings, resolve, to_toml
 
 FIELDS = tuple(RunSettings.model_fields)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 LEGAL: dict[str, st.SearchStrategy[object]] = {
-    "data": st.text(min_size=1),
-    "text_column": st.text(min_size=1),
+    "data": NAMES,
+    "text_column": NAMES,
     "vectors": st.text("abc/ .é\\\"'\t\x7f\U0001f600", min_size=1).map(Path),
     "features": st.integers(16, 65536),
     "alpha": st.floats(1e-300, 1e6),
@@ -25,7 +26,7 @@ LEGAL: dict[str, st.SearchStrategy[object]] = {
     "delta": st.floats(1e-300, 0.999),
     "clip": st.floats(1e-12, 1e6),
     "grid_bits": st.integers(8, 24),
-    "z_min": st.floats(0, 1e6),
+    "min_noise": st.floats(0, 1e6),
     "engine": st.sampled_from(["inproc", "flower"]),
     "partition": st.sampled_from(["iid", "dirichlet"]),
     "faults": st.lists(st.sampled_from(["garbage@3:client-1", "dead@2-:holder-1", "slow@1-4:client-3"]), max_size=3),

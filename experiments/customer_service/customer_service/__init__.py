@@ -1,1 +1,1 @@
-"""The customer-service experiment as a Flower app."""
+"""A study as a Flower app."""

@@ -1,5 +1,5 @@
 """The ServerApp: FedNode's node over Flower's grid."""
 
-from fednode.assemble.flower_app import build
+from fednode.assemble.serve import node_app
 
-app = build()
+app = node_app()

@@ -9,9 +9,9 @@ from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import report_of, small_settings
 
 import fednode
-from fednode.assemble import inprocess_run as running
-from fednode.assemble import session
-from fednode.assemble.inprocess_run import Inside, run_inproc
+from fednode.assemble import run_result, session
+from fednode.assemble.inprocess_run import run_inproc
+from fednode.assemble.session import Environment
 from fednode.driver import driver, holders
 from fednode.driver.downloads import Download, Downloads
 from fednode.errors import FednodeError, PeerFault, StoreError
@@ -23,8 +23,9 @@ from fednode.privacy.journal import Journal
 from fednode.reports import parse_report
 from fednode.server import GridChannel
 from fednode.stores import ParameterStore, UpdateStore
+from fednode_study.experiment import Experiment
 
-PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
+PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 SOURCES = Path(fednode.__file__).parent
 ERRORS = [StoreError("No space left on device"), KeyboardInterrupt(), ZeroDivisionError("my-card-4929")]
 
@@ -80,11 +81,11 @@ PLACES = [
     Place(ParameterStore, "write", after=True),
     Place(ParameterStore, "read"),
     Place(driver.Driver, "run_round", after=True),
-    Place(session, "write_model"),
-    Place(session, "write_model", after=True),
-    Place(session, "accuracy"),
-    Place(session.Session, "_saw"),
-    Place(session.Session, "_saw", after=True),
+    Place(Experiment, "save"),
+    Place(Experiment, "save", after=True),
+    Place(Experiment, "accuracy"),
+    Place(session.Session, "_note_round"),
+    Place(session.Session, "_note_round", after=True),
     Place(Observer, "round_done"),
     Place(LiveView, "__exit__", after=True),
     Place(Ledger, "close", after=True),
@@ -168,7 +169,7 @@ def test_the_same_where_a_holder_has_to_be_told_that_the_round_is_over(tmp_path,
 
     monkeypatch.setattr(holders, "read_opening", read)
     raised = place.breaks(monkeypatch, tmp_path, 1, error)
-    folder = run_broken(tmp_path, Inside(), rounds=1)
+    folder = run_broken(tmp_path, Environment(), rounds=1)
     monkeypatch.undo()
     assert raised and charged(tmp_path) == 1
     check_told(folder)
@@ -216,7 +217,7 @@ def test_where_the_report_cannot_be_written_either_the_first_error_is_told(tmp_p
         def writing_to(self, folder):
             (folder / "report.json").mkdir()
 
-    Place(session, "accuracy").breaks(monkeypatch, tmp_path, 1, ERRORS[2])
+    Place(Experiment, "accuracy").breaks(monkeypatch, tmp_path, 1, ERRORS[2])
     with pytest.raises(ZeroDivisionError):
         run_inproc(small_settings(tmp_path, rounds=1), Full(), StopFlag(), PLAIN)
     (log,) = tmp_path.glob("runs/*/run.log")
@@ -234,7 +235,7 @@ def abort_at(monkeypatch, root, call):
             sys.setprofile(None)
             raise KeyboardInterrupt
 
-    honest, record = Ledger.charge, running.run_record
+    honest, record = Ledger.charge, run_result.run_record
 
     def charge(*given):
         done = honest(*given)
@@ -247,7 +248,7 @@ def abort_at(monkeypatch, root, call):
         return record(*given)
 
     monkeypatch.setattr(Ledger, "charge", charge)
-    monkeypatch.setattr(running, "run_record", recorded)
+    monkeypatch.setattr(run_result, "run_record", recorded)
     return aborted
 
 

@@ -8,9 +8,11 @@ from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import InsecureLiar, report_of, small_run, small_settings
 
 from fednode.assemble import inprocess_run as running
-from fednode.assemble.flower_app import main, to_run_config
-from fednode.assemble.inprocess_run import Inside, RunResult, run_config, run_inproc
+from fednode.assemble.inprocess_run import run_inproc
 from fednode.assemble.planning import plan_run
+from fednode.assemble.run_result import RunResult
+from fednode.assemble.serve import node_app
+from fednode.assemble.session import Environment
 from fednode.clock import SystemClock
 from fednode.errors import (
     BudgetExhausted,
@@ -26,12 +28,14 @@ from fednode.members import member_names
 from fednode.observer import Observer, StopFlag
 from fednode.privacy import Budget, Ledger
 from fednode.privacy.journal import Journal
-from fednode.server import GridChannel, build_server_app
+from fednode.server import GridChannel
+from fednode.settings import to_run_config
+from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import Parts
-from fednode_study.app import build_app
+from fednode_study import study
 
-PLAIN = Inside(schemes=lambda _: InsecurePlainSum())
+PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 ALWAYS = {"report.html", "report.json", "run.log", "config.toml"}
 
 
@@ -90,8 +94,8 @@ def test_too_few_survivors(tmp_path):
 
 
 def test_a_round_that_every_member_would_refuse_is_refused_beforehand(tmp_path):
-    with pytest.raises(ConfigError, match="refuse less than z_min 1000"):
-        small_run(tmp_path, PLAIN, z_min=1000.0)
+    with pytest.raises(ConfigError, match="refuse less than min_noise 1000"):
+        small_run(tmp_path, PLAIN, min_noise=1000.0)
     assert not (tmp_path / "runs").exists()
 
 
@@ -103,7 +107,7 @@ def test_two_dead_holders(tmp_path):
 
 
 def test_an_opening_that_fails_its_check(tmp_path):
-    inside = Inside(schemes=lambda _: InsecureLiar())
+    inside = Environment(schemes=lambda _: InsecureLiar())
     result = small_run(tmp_path, inside, faults=("dead@1:holder-3",))
     report = check_ended(result, OpeningRejected, "opening-rejected", 1)
     assert report["rounds"][0]["accuracy"] is None and "not published" in report["rounds"][0]["reason"]
@@ -157,7 +161,7 @@ def test_a_stop_while_updates_come_in(tmp_path):
             return Sealing()
 
     scheme = StoppingScheme()
-    result = small_run(tmp_path, Inside(schemes=lambda _: scheme), stop, rounds=5)
+    result = small_run(tmp_path, Environment(schemes=lambda _: scheme), stop, rounds=5)
     report = check_ended(result, Interrupted, "stopped", 1)
     assert [entry["outcome"] for entry in report["rounds"]] == ["released", "failed"]
     assert report["rounds"][1]["lost"] == [] and scheme.seals == 9
@@ -167,9 +171,9 @@ def test_a_ledger_on_a_full_disk(tmp_path, monkeypatch):
     make = running.make_run_folder
 
     def with_full_disk(settings, clock):
-        run_id, folder = make(settings, clock)
+        folder = make(settings, clock)
         (folder / "ledger.jsonl").symlink_to("/dev/full")
-        return run_id, folder
+        return folder
 
     monkeypatch.setattr(running, "make_run_folder", with_full_disk)
     result = small_run(tmp_path, PLAIN)
@@ -235,11 +239,11 @@ class Gone:
 
 def test_a_run_on_flowers_engine_goes_on_when_whoever_submitted_it_is_gone(tmp_path, monkeypatch):
     settings, keys = small_settings(tmp_path, rounds=1), tmp_path / "keys"
-    config = {**to_run_config(settings), "key-root": str(keys), **run_config(plan_run(settings), keys)}
+    config = to_run_config(settings) | {"key-root": str(keys)}
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
-    grid = InProcGrid(build_app(Parts()), names, config)
+    grid = InProcGrid(build_app(Parts(), study.train), names, config)
     monkeypatch.setattr("sys.stderr", Gone())
-    run_in_process(build_server_app(main), grid, config)
+    run_in_process(node_app(), grid, config)
     monkeypatch.undo()
     (folder,) = (tmp_path / "runs").iterdir()
     assert report_of(folder)["outcome"] == "finished"

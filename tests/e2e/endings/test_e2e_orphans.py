@@ -12,7 +12,8 @@ import pytest
 from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import small_run
 
-from fednode.assemble.inprocess_run import KEYS, Inside
+from fednode.assemble.inprocess_run import KEYS
+from fednode.assemble.session import Environment
 from fednode.disk import locked_folder as held
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import StoreError
@@ -148,6 +149,6 @@ def test_a_run_sweeps_what_a_killed_run_left_and_not_what_another_uses(holder, p
     _, folder = holder
     orphan = place / f"{KEYS}orphan"
     (orphan / "client-1").mkdir(parents=True)
-    small_run(place, Inside(schemes=lambda _: InsecurePlainSum()), rounds=1)
+    small_run(place, Environment(schemes=lambda _: InsecurePlainSum()), rounds=1)
     assert folder.exists() and not orphan.exists()
     assert [path for path in place.glob(f"{KEYS}*") if path != folder] == []

@@ -10,8 +10,8 @@ import pytest
 from kit.smallrun import small_settings
 
 from fednode.assemble import flower_engine
-from fednode.assemble.flower_app import _keys
 from fednode.assemble.flower_engine import SCRATCH
+from fednode.assemble.serve import simulated_keys
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder, temporary_folder_at
 from fednode.disk.private import make_private
 from fednode.errors import ConfigError, StoreError
@@ -59,13 +59,13 @@ def test_a_foreseeable_folder_that_is_not_ours_alone_is_refused_by_node_and_memb
 ) -> None:
     shared = planted(kind, place, monkeypatch)
     expected = f"{shared} {FAULTS[kind]}"
-    with pytest.raises(ConfigError, match=expected), _keys(7, RUN):
+    with pytest.raises(ConfigError, match=expected), simulated_keys(7, RUN):
         pytest.fail("keys were made")
     with pytest.raises(ConfigError, match=expected):
         key_folder(Place(7, {"partition-id": 0}, RUN))
     # whoever names a folder is not asked for this one
     assert key_folder(Place(7, {"partition-id": 0}, {**RUN, "key-root": "/own"})) == Path("/own/client-1")
-    with _keys(7, {**RUN, "key-root": str(place / "own" / "keys")}) as keys:
+    with simulated_keys(7, {**RUN, "key-root": str(place / "own" / "keys")}) as keys:
         assert keys.stat().st_mode & 0o777 == 0o700 and keys.parent.stat().st_mode & 0o777 == 0o700
 
 
@@ -73,7 +73,7 @@ def test_a_foreseeable_folder_that_is_not_ours_alone_is_refused_by_node_and_memb
 def test_it_is_made_for_this_user_alone_and_both_find_the_same(place: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        with _keys(7, RUN) as keys:
+        with simulated_keys(7, RUN) as keys:
             (keys / "client-1").mkdir()
             shared = shared_root(RUN)
             assert shared is not None and keys.parent == shared
@@ -88,9 +88,9 @@ def test_keys_of_killed_runs_in_it_go_and_those_of_living_ones_stay(place: Path)
     shared = place / f"fednode-{os.getuid()}"
     make_private(shared)
     (shared / "dead" / "client-1").mkdir(parents=True)
-    with _keys(7, RUN) as keys, _keys(8, RUN):
+    with simulated_keys(7, RUN) as keys, simulated_keys(8, RUN):
         assert sorted(path.name for path in shared.iterdir()) == ["7", "8"]
-        with pytest.raises(ConfigError, match="in use by another run"), _keys(7, RUN):
+        with pytest.raises(ConfigError, match="in use by another run"), simulated_keys(7, RUN):
             pass
         assert keys.exists()
 
@@ -149,7 +149,7 @@ def test_an_engine_whose_run_goes_on_without_its_submitter_is_left_alone(
 ) -> None:
     scratch, process = engine
     with process:
-        with _keys(7, {**RUN, "key-root": str(scratch / "keys")}):
+        with simulated_keys(7, {**RUN, "key-root": str(scratch / "keys")}):
             swept_by_a_run(place, monkeypatch)
             assert (scratch / "flower").exists() and process.poll() is None
         remove_abandoned(SCRATCH, inner="keys")

@@ -1,0 +1,73 @@
+"""The study as FedNode sees it: counts for the plan, a training function for clients, tests and prediction."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fednode.assemble.study import Arrays, Workload
+from fednode.errors import DataError, PeerFault
+from fednode.protocol.model import Layout
+from fednode.reasons import Reason
+from fednode.settings import RunSettings, from_run_config
+
+if TYPE_CHECKING:
+    from fednode_clients.membership import Place
+    from fednode_clients.training.gradients import GradientSum
+    from fednode_study.experiment import Experiment
+
+
+class CustomerService:
+    """A linear model on text features that tells the intents of messages apart; `fednode.assemble.study.Study`."""
+
+    def workload(self, settings: RunSettings) -> Workload:
+        """Read and deal the records. Raises `DataError` or `ConfigError`."""
+        from fednode_study.experiment import DataSettings, columns, deal, load_dataset
+
+        chosen = DataSettings.of(settings)
+        dataset = load_dataset(chosen)
+        if len(dataset.test) == 0:
+            raise DataError(f"{dataset.name} leaves no message to test the model on; give more messages of each label")
+        width, labels = columns(chosen, dataset), len(dataset.labels)
+        return Workload(
+            layout=head_layout(width, labels),
+            records=len(dataset.train),
+            max_records=max(len(share) for share in deal(chosen, dataset)),
+            model=f"an intent classifier, a linear head on {width} features",
+            dataset=dataset.name,
+            source=dataset.source,
+            labels=labels,
+            summary=f"{len(dataset.train)} training and {len(dataset.test)} test messages, {labels} intents",
+        )
+
+    def evaluator(self, settings: RunSettings) -> "Experiment":
+        """The records as features, loaded once a process."""
+        from fednode_study.experiment import DataSettings, load_experiment
+
+        return load_experiment(DataSettings.of(settings))
+
+    def train(self, place: "Place", arrays: Arrays, clip: float) -> "GradientSum":
+        """The clipped gradient sum over this client's share. Raises `PeerFault("wrong-shape")` for another model."""
+        from fednode_clients.training.gradients import clipped_gradient_sum
+        from fednode_clients.training.models import linear_head, load_vector, travelling
+        from fednode_study.experiment import DataSettings, load_experiment
+
+        experiment = load_experiment(DataSettings.of(from_run_config(place.run)))
+        rows, labels = experiment.share(place.partition())
+        model = linear_head(experiment.featuriser.dimension, len(experiment.dataset.labels))
+        wanted = Layout.of({name: parameter.detach().numpy() for name, parameter in travelling(model)})
+        try:
+            load_vector(model, wanted.flatten(arrays))
+        except ValueError as error:
+            raise PeerFault(Reason.WRONG_SHAPE, str(error)) from error
+        return clipped_gradient_sum(model, rows, labels, clip)
+
+    def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
+        """Label and probability for each text. Raises `DataError` or `ConfigError`."""
+        from fednode_study.model_file import predict_texts
+
+        return predict_texts(folder, texts)
+
+
+def head_layout(columns: int, labels: int) -> Layout:
+    """The arrays of a linear head, as torch names and orders them."""
+    return Layout(("weight", "bias"), ((labels, columns), (labels,)))

@@ -1,0 +1,94 @@
+"""Studies: what is trained on which data. Others add theirs under the entry point group `fednode.studies`.
+
+A study knows data and features. The rest of FedNode knows the arrays of the model, and how many records there are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.errors import ConfigError
+from fednode.protocol.model import Layout
+from fednode.settings import RunSettings, guess
+
+if TYPE_CHECKING:
+    from fednode_clients.client.privatise import ClippedSum
+    from fednode_clients.membership import Place
+
+GROUP = "fednode.studies"
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is trained, on how many records: arrays and public counts, no data.
+
+    `records` is the total over all clients and the divisor of every sum; a client that holds more than `max_records`
+    contributes no more than so many. `model`, `dataset` and `source` stand in the report; `labels` is 0 where the model
+    is no classifier; `summary` says in one line how large the data set is.
+    """
+
+    layout: Layout
+    records: int
+    max_records: int
+    model: str = "a model of the members' own app"
+    dataset: str = "the members' own files"
+    source: str = "read by each member alone"
+    labels: int = 0
+    summary: str = ""
+
+
+class Evaluator(Protocol):
+    """Tests and saves a model; a study's has its test records loaded."""
+
+    def accuracy(self, arrays: Arrays) -> float | None:
+        """The share of the test records that the model gets right, 0 to 1; None if there are none."""
+        ...
+
+    def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
+        """Write the model and what prediction needs into `folder`. Raises `StoreError`."""
+        ...
+
+
+class Study(Protocol):
+    """Data, features and a model. Every method raises `ConfigError` or `DataError` with one sentence."""
+
+    def workload(self, settings: RunSettings) -> Workload:
+        """Count the records. Computes no features, so that a dry run is quick."""
+        ...
+
+    def evaluator(self, settings: RunSettings) -> Evaluator:
+        """Load the test records; this may take as long as making features takes."""
+        ...
+
+    def train(self, place: "Place", arrays: Arrays, clip: float) -> "ClippedSum":
+        """On a client: the sum of its records' gradients at `arrays`, each clipped to L2 norm `clip`."""
+        ...
+
+    def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
+        """For each text the most likely label of the model in `folder`, and its probability."""
+        ...
+
+
+def study_entry(name: str) -> EntryPoint:
+    """Where the study of that name is found. Raises `ConfigError` if none is installed under it."""
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        raise ConfigError(f"no study {name!r} is installed; there is {', '.join(sorted(found))}{guess(name, found)}")
+    return found[name]
+
+
+def find_study(name: str) -> Study:
+    """Load the study of that name. Raises `ConfigError`."""
+    entry = study_entry(name)
+    try:
+        study: Study = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"the study {name!r} ({entry.value}) cannot be loaded: {error}; install it again") from error
+    return study
