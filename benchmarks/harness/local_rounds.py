@@ -16,7 +16,7 @@ from fednode.clock import SkippingClock
 from fednode.driver import Driver, Node, Reply, Request, RoundOutcome, Task
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
-from fednode.protocol.headroom import sum_room
+from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind, read_spec
 from fednode.protocol.spec import Terms
@@ -71,7 +71,7 @@ def _task(keys: Path, case: LocalRounds) -> Task:
         assumed_colluders=1,
         deadline=600.0,
     )
-    room = sum_room(terms, case.values, case.clients)
+    room = sum_headroom(terms, case.values, case.clients)
     return Task(
         name=_TASK,
         cohort=enrol_simulation(keys, case.clients, case.holders),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fednode.errors import PeerFault
-from fednode.protocol.headroom import update_room
+from fednode.protocol.headroom import update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 
@@ -52,7 +52,7 @@ class Limits:
             raise PeerFault(
                 Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, {self.min_noise:.4g} is my least"
             )
-        if spec.sum_params.value_bound < update_room(terms, spec.sum_params.dimension):
+        if spec.sum_params.value_bound < update_headroom(terms, spec.sum_params.dimension):
             raise PeerFault(
                 Reason.NO_ROOM, "the sum has no room for one honest update: refusing later would tell of my data"
             )

@@ -11,7 +11,7 @@ from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
-from fednode.protocol.headroom import sum_room
+from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
 from fednode.reports.figures import bound, plural
@@ -165,7 +165,7 @@ def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParam
         demand = Demand(
             dimension=layout.dimension,
             summands=max(settings.clients, settings.holders),
-            value_bound=sum_room(terms, layout.dimension, settings.clients),
+            value_bound=sum_headroom(terms, layout.dimension, settings.clients),
             holders=settings.holders,
             threshold=settings.threshold,
         )

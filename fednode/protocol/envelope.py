@@ -1,8 +1,7 @@
-"""What a member says: a head that its key signed, a body that the head names by hash, and attachments that it names
-too.
+"""Messages of members: a head that the member signed, and the body and attachments that the head names by hash.
 
-A roster is a list of heads without bodies: it proves to a holder, whatever the node claims, which enrolled clients
-sent an update for which round.
+A roster is a list of heads without bodies. It proves to a holder, whatever the node claims, which enrolled clients sent
+an update for which round.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from fednode_crypto.identity import SigningKey
 
 NO_SPEC = bytes(32)
 MAX_SIGNED = 1 << 16
-"""Bytes of a head with its signature."""
+"""The most bytes of a head with its signature."""
 
 _DOMAIN = b"envelope"
 _ATTACHED, _MARK, _MOST_ATTACHED = "attached", "+", 16
@@ -26,8 +25,17 @@ _HEAD = ("kind", "sender", "task", "round", "spec", "about", "size", "sha256")
 
 
 @dataclass(frozen=True, slots=True)
+class Topic:
+    """The subject of an envelope: a task, one of its rounds, and the digest of that round's spec."""
+
+    task: str
+    round: int = 0
+    spec: bytes = NO_SPEC
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
-    """Who says what kind of thing about which round, and the hash of the body that goes with it."""
+    """What a member signs: sender, kind, task, round, and the size and hash of the body."""
 
     kind: str
     sender: str
@@ -39,7 +47,7 @@ class Head:
     sha256: bytes
 
     def to_bytes(self) -> bytes:
-        """The bytes that are signed."""
+        """Return the bytes that are signed."""
         return canonical(
             {
                 "kind": self.kind,
@@ -53,25 +61,26 @@ class Head:
             }
         )
 
-    def is_update(self, topic: "Topic") -> bool:
-        """Whether this heads an update for exactly this task, round and spec: the one rule of node and holders.
+    def is_update(self, topic: Topic) -> bool:
+        """Return whether this is the head of an update for exactly this task, round and spec.
 
-        An update says nothing of itself but what is attached: a head is passed on to every holder, so it stays small.
+        Node and holders share this rule. The head of an update is small, since every holder gets it: it names its
+        attachments and nothing else.
         """
-        return self.terse and (self.kind, self.task, self.round, self.spec) == (
-            "update",
-            topic.task,
-            topic.round,
-            topic.spec,
-        )
+        return self.terse and (self.kind, self.topic) == ("update", topic)
+
+    @property
+    def topic(self) -> Topic:
+        """The task, the round and its spec."""
+        return Topic(self.task, self.round, self.spec)
 
     @property
     def terse(self) -> bool:
-        """Whether it says nothing of its own but what is attached."""
+        """Whether `about` names attachments and nothing else."""
         return set(self.about) <= {_ATTACHED}
 
     def attached(self) -> dict[str, bytes]:
-        """The SHA-256 of each attachment, by name. Raises `PeerFault("malformed")`."""
+        """Return the SHA-256 of each attachment by name. Raises `PeerFault("malformed")`."""
         if _ATTACHED not in self.about:
             return {}
         listed = Fields(self.about).fields(_ATTACHED)
@@ -79,7 +88,7 @@ class Head:
 
     @staticmethod
     def from_bytes(data: bytes) -> "Head":
-        """A head from untrusted bytes. Raises `PeerFault("malformed")`."""
+        """Return the head in untrusted bytes. Raises `PeerFault("malformed")`."""
         fields = parse(data).only(*_HEAD)
         return Head(
             kind=fields.text("kind"),
@@ -101,18 +110,18 @@ class Signed:
     signature: bytes
 
     def to_bytes(self) -> bytes:
-        """Signature first (64 bytes), then the head as it was signed."""
+        """Return the signature (64 bytes), then the head as it was signed."""
         return self.signature + self.head.to_bytes()
 
     @staticmethod
     def from_bytes(data: bytes, most: int = MAX_SIGNED) -> "Signed":
-        """The inverse of `to_bytes`, for `most` bytes. Raises `PeerFault("malformed")`."""
+        """Undo `to_bytes`, for at most `most` bytes. Raises `PeerFault("malformed")`."""
         if not 64 < len(data) <= most:
-            raise PeerFault(Reason.MALFORMED, "no signed head has this size")
+            raise PeerFault(Reason.MALFORMED, f"a signed head has 65 to {most} bytes, not {len(data)}")
         return Signed(Head.from_bytes(data[64:]), data[:64])
 
     def verified(self, cohort: Cohort) -> Member:
-        """The enrolled member who signed it. Raises `PeerFault`: "stranger" or "bad-signature"."""
+        """Return the enrolled member who signed it. Raises `PeerFault`: "stranger" or "bad-signature"."""
         member = cohort.member(self.head.sender)
         try:
             member.verify_key.verify(self.signature, _DOMAIN, self.head.to_bytes())
@@ -120,12 +129,19 @@ class Signed:
             raise PeerFault(Reason.BAD_SIGNATURE, f"{member.name} did not sign this") from error
         return member
 
+    def verified_holder(self, cohort: Cohort, point: int, reason: Reason) -> Member:
+        """Return the holder at `point` if it signed this. Raises `PeerFault`: `reason`, or as `verified`."""
+        member = self.verified(cohort)
+        if (member.role, member.point) != ("holder", point):
+            raise PeerFault(reason, f"{member.name} is not the holder at point {point}")
+        return member
+
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A signed head with its body and attachments; `from_bytes` has checked that they belong together.
+    """A signed head with its body and attachments; `from_bytes` has checked their hashes.
 
-    An attachment can be passed on by itself: whoever gets it and the head sees that it is the one that was signed.
+    An attachment can be passed on with the head alone: the recipient can check that it is the signed one.
     """
 
     signed: Signed
@@ -134,25 +150,25 @@ class Envelope:
 
     @property
     def head(self) -> Head:
-        """What the sender signed."""
+        """The signed head."""
         return self.signed.head
 
     @property
     def about(self) -> Fields:
-        """The head's own small fields, for typed reading."""
+        """The small fields of the head, for typed access."""
         return Fields(self.signed.head.about)
 
     def to_bytes(self) -> bytes:
-        """The frame that travels."""
+        """Return the frame that is sent."""
         attached = {_MARK + name: data for name, data in self.attached.items()}
         return pack("envelope", {}, join_parts({"body": self.body, "signed": self.signed.to_bytes(), **attached}))
 
     @staticmethod
     def from_bytes(data: bytes, max_body: int, max_attached: int = 0) -> "Envelope":
-        """An envelope whose body and attachments are those its head names; the signature is not checked yet.
+        """Return the envelope in untrusted bytes, sizes and hashes checked; the signature is not checked yet.
 
-        Raises `PeerFault`: what `unpack` raises, "oversize" for a body, or attachments together, over the sizes given,
-        or "damaged".
+        Raises `PeerFault`: what `unpack` raises, "oversize" if the body or all attachments together exceed the sizes
+        given, or "damaged".
         """
         frame = unpack("envelope", data, max_body + max_attached + (1 << 17))
         frame.header.only()
@@ -161,10 +177,10 @@ class Envelope:
             raise PeerFault(Reason.MALFORMED, "an envelope has a head and a body")
         signed, body = Signed.from_bytes(parts.pop("signed")), parts.pop("body")
         if not all(name.startswith(_MARK) for name in parts):
-            raise PeerFault(Reason.MALFORMED, "an envelope has a head, a body and attachments, and nothing else")
+            raise PeerFault(Reason.MALFORMED, "an envelope has a part that is neither head, body nor attachment")
         if len(body) > max_body or sum(map(len, parts.values())) > max_attached:
             raise PeerFault(
-                Reason.OVERSIZE, f"{len(body)} bytes and attachments, {max_body} and {max_attached} at most"
+                Reason.OVERSIZE, f"a body of {len(body)} bytes with attachments; at most {max_body} and {max_attached}"
             )
         envelope = Envelope(signed, body, {name.removeprefix(_MARK): part for name, part in parts.items()})
         envelope._check()
@@ -180,42 +196,41 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A member's pen: its name and its key."""
+    """Signs envelopes in the name of one member."""
 
     name: str
     key: SigningKey = field(repr=False)
 
     def write(
-        self, kind: str, topic: "Topic", body: bytes = b"", about: Mapping[str, object] | None = None
+        self,
+        kind: str,
+        topic: Topic,
+        body: bytes = b"",
+        about: Mapping[str, object] | None = None,
+        attached: Mapping[str, bytes] | None = None,
     ) -> Envelope:
-        """An envelope of this kind about `topic`, signed."""
-        return self._write(kind, topic, body, dict(about or {}), {})
-
-    def write_with(self, kind: str, topic: "Topic", body: bytes, attached: Mapping[str, bytes]) -> Envelope:
-        """The same with attachments: the signature covers the hash of each."""
+        """Return a signed envelope of this kind about `topic`; the signature covers the hash of each attachment."""
+        attached = attached or {}
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in attached.items()}
-        return self._write(kind, topic, body, {_ATTACHED: hashes} if hashes else {}, attached)
-
-    def _write(
-        self, kind: str, topic: "Topic", body: bytes, about: Mapping[str, object], attached: Mapping[str, bytes]
-    ) -> Envelope:
         head = Head(
             kind=kind,
             sender=self.name,
             task=topic.task,
             round=topic.round,
             spec=topic.spec,
-            about=about,
+            about=dict(about or {}) | ({_ATTACHED: hashes} if hashes else {}),
             size=len(body),
             sha256=hashlib.sha256(body).digest(),
         )
         return Envelope(Signed(head, self.key.sign(_DOMAIN, head.to_bytes())), body, attached)
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """What an envelope is about: a task, a round of it, and that round's spec digest."""
+def numbered(prefix: str, items: Mapping[int, Signed | Envelope]) -> dict[str, bytes]:
+    """Return one named part for each Shamir point: `prefix`-1, `prefix`-2, ..."""
+    return {f"{prefix}-{point}": item.to_bytes() for point, item in items.items()}
 
-    task: str
-    round: int = 0
-    spec: bytes = NO_SPEC
+
+def parts_of_holders(prefix: str, parts: Mapping[str, bytes], cohort: Cohort) -> dict[int, bytes]:
+    """Return the parts named `prefix`-1, ... by point, for the holders of this cohort; other parts are ignored."""
+    named = {f"{prefix}-{holder.point}": holder.point for holder in cohort.holders}
+    return {named[name]: data for name, data in parts.items() if name in named}

@@ -17,11 +17,11 @@ def signal(terms: Terms) -> int:
     return math.ceil(terms.max_records * terms.clip * (1 << terms.grid_bits)) + 1
 
 
-def update_room(terms: Terms, dimension: int) -> int:
+def update_headroom(terms: Terms, dimension: int) -> int:
     """A bound on every coordinate of one noised update that fails with a chance below 2^-128 in a whole task."""
     return signal(terms) + noise_tail(terms.local_variance, dimension * _TASK_ROUNDS)
 
 
-def sum_room(terms: Terms, dimension: int, clients: int) -> int:
+def sum_headroom(terms: Terms, dimension: int, clients: int) -> int:
     """The same for a sum of `clients` updates; it also holds for each of them."""
     return clients * signal(terms) + noise_tail(clients * terms.local_variance, dimension * clients * _TASK_ROUNDS)

@@ -1,39 +1,35 @@
-"""That a round was opened, said by those who opened it: the signed heads of the holders' answers.
+"""Proof that a round was opened: the signed heads of the holders' answers.
 
-A holder answers for a roster of at least `min_survivors` signed updates for one spec. So the answers of as many holders
-as it takes to open prove that the spec, and the model it names, was not made up for one client alone.
+A holder answers for a roster of at least `min_survivors` signed updates for one spec. So answers of t holders prove
+that the spec, and the model that it names, were not made up for one client alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
-from fednode.protocol.envelope import Signed
+from fednode.protocol.envelope import Signed, numbered, parts_of_holders
+from fednode.reasons import Reason
+
+_PREFIX = "opened"
 
 
 def opening_parts(answers: Mapping[int, Signed]) -> dict[str, bytes]:
-    """Signed heads of answers by point, as named bytes: opened-1, opened-2, ..."""
-    return {_name(point): signed.to_bytes() for point, signed in answers.items()}
+    """Return the signed heads of answers, by point, as named parts: opened-1, opened-2, ..."""
+    return numbered(_PREFIX, answers)
 
 
 def opened_by(parts: Mapping[str, bytes], cohort: Cohort, task: str, spec: bytes) -> frozenset[int]:
-    """The points of the holders among untrusted parts that signed an answer for exactly this round.
+    """Return the points of the holders among untrusted parts that signed an answer for exactly this round.
 
-    What is not signed, by another or about something else, does not count; nothing is raised.
+    A part that is unsigned, signed by another member or about another round is ignored, not an error.
     """
-    return frozenset(_opened(parts, cohort, task, spec))
-
-
-def _opened(parts: Mapping[str, bytes], cohort: Cohort, task: str, spec: bytes) -> Iterable[int]:
-    for holder in cohort.holders:
-        try:
-            signed = Signed.from_bytes(parts.get(_name(holder.point), b""))
-            signer, head = signed.verified(cohort), signed.head
-        except PeerFault:
-            continue
-        if signer == holder and (head.kind, head.task, head.spec) == ("answer", task, spec):
-            yield holder.point
-
-
-def _name(point: int) -> str:
-    return f"opened-{point}"
+    found = set()
+    for point, data in parts_of_holders(_PREFIX, parts, cohort).items():
+        with suppress(PeerFault):
+            signed = Signed.from_bytes(data)
+            signed.verified_holder(cohort, point, Reason.STRANGER)
+            if (signed.head.kind, signed.head.task, signed.head.spec) == ("answer", task, spec):
+                found.add(point)
+    return frozenset(found)

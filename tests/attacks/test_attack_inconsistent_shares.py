@@ -100,7 +100,7 @@ def dealing(*points: int):
             holder, key = keys[point]
             boxes[box_name(point)] = seal_box(key, other[point], box_context(spec.digest(), name, holder))
         topic = Topic(spec.task, spec.round, spec.digest())
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, boxes).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=boxes).to_bytes()]
 
     return conduct
 

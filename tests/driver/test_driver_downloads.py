@@ -235,7 +235,7 @@ def claiming(version, digest=None):
         said = Basis(basis.version + version, basis.digest if digest is None else digest)
         topic = Topic(told.head.task, told.head.round, told.head.spec)
         attached = {**told.attached, BASIS: said.to_bytes()}
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
 
     return conduct
 
@@ -264,7 +264,7 @@ def test_an_update_that_does_not_say_is_refused(lazy, attached):
     def silent_about_it(cohort, name, request):
         told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
 
     lazy.tell("client-4", silent_about_it)
     outcome = lazy.begun().run_round(1)
@@ -276,7 +276,7 @@ def test_a_statement_in_a_task_without_staleness_is_refused(tmp_path):
         told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
         topic = Topic(told.head.task, told.head.round, told.head.spec)
         attached = {**told.attached, BASIS: bytes(40)}
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
 
     for scheme in ("bfv", "ring"):
         cohort = FakeCohort(tmp_path / scheme, replace(RING, scheme=scheme))

@@ -202,7 +202,7 @@ def sealing_anew(what):
             return [told.to_bytes()]
         body, attached = what(told.body, dict(told.attached))
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write_with("update", topic, body, attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, body, attached=attached).to_bytes()]
 
     return conduct
 

@@ -78,7 +78,7 @@ def claiming(attached_of):
         told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
         topic = Topic(told.head.task, told.head.round, told.head.spec)
         attached = attached_of(dict(told.attached))
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
 
     return conduct
 
@@ -126,9 +126,9 @@ def test_a_late_word_about_another_model_proves_nothing(tmp_path):
     wrong = first.attached[BASIS][:-1] + bytes([first.attached[BASIS][-1] ^ 1])
     for envelope in (
         signer.write("checked", topic, first.body),
-        signer.write_with("update", replace(topic, round=2), first.body, first.attached),
-        signer.write_with("update", replace(topic, spec=bytes(32)), first.body, first.attached),
-        signer.write_with("update", topic, first.body, {BASIS: wrong}),
+        signer.write("update", replace(topic, round=2), first.body, attached=first.attached),
+        signer.write("update", replace(topic, spec=bytes(32)), first.body, attached=first.attached),
+        signer.write("update", topic, first.body, attached={BASIS: wrong}),
     ):
         driver.downloads.learn(envelope)
         assert driver.downloads.proofs.get("client-3") is None

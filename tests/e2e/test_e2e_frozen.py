@@ -14,7 +14,7 @@ from fednode.inproc import InProcGrid
 from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
-from fednode.protocol.headroom import sum_room
+from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind
 from fednode.protocol.spec import Terms
@@ -59,7 +59,7 @@ def app_of(*, forgetful: bool, seen: list) -> ClientApp:
 def run(root, *, forgetful: bool, staleness: int = 0):
     cohort, layout = enrol_simulation(root / "keys", CLIENTS, HOLDERS), Layout(("head",), ((8,),))
     terms = Terms("record", 1.0, 12, 1 << 24, RECORDS, float(CLIENTS * RECORDS), CLIENTS, 1, 60.0, staleness)
-    params = plan("ring", Demand(8, CLIENTS, sum_room(terms, 8, CLIENTS), HOLDERS, HOLDERS))
+    params = plan("ring", Demand(8, CLIENTS, sum_headroom(terms, 8, CLIENTS), HOLDERS, HOLDERS))
     task = Task("frozen", cohort, terms, params, layout, ServerOptimiser(3, path=4.0), 1e-30, BODY)
     clock, most = SkippingClock(), params.upload_bytes + 4_096
 

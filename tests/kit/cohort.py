@@ -358,7 +358,7 @@ def spoiling_box(point: int) -> Conduct:
         told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
         boxes = {**told.attached, f"box-{point}": bytes(len(told.attached[f"box-{point}"]))}
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, boxes).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=boxes).to_bytes()]
 
     return conduct
 

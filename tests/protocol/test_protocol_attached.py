@@ -14,7 +14,7 @@ from fednode.wire import join_parts, pack
 
 ANN = CLIENTS[0].signer
 BOXES = {"1": b"box for one", "2": b"box for two"}
-WRITTEN = ANN.write_with("update", TOPIC, b"sealed", BOXES)
+WRITTEN = ANN.write("update", TOPIC, b"sealed", attached=BOXES)
 
 
 def framed(**parts: bytes) -> bytes:
@@ -31,7 +31,7 @@ def reason(data, max_body=6, max_attached=100):
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text("abc-123", max_size=6), st.binary(max_size=20), max_size=5), st.binary(max_size=20))
 def test_attachments_travel_under_the_signature(attached, body):
-    written = ANN.write_with("update", TOPIC, body, attached)
+    written = ANN.write("update", TOPIC, body, attached=attached)
     size = sum(map(len, attached.values()))
     again = Envelope.from_bytes(written.to_bytes(), len(body), size)
     assert again == written and dict(again.attached) == attached
@@ -42,7 +42,7 @@ def test_attachments_travel_under_the_signature(attached, body):
 
 
 def test_an_envelope_without_attachments_is_the_same_however_it_was_written():
-    assert ANN.write_with("update", TOPIC, b"x", {}).to_bytes() == ANN.write("update", TOPIC, b"x").to_bytes()
+    assert ANN.write("update", TOPIC, b"x", attached={}).to_bytes() == ANN.write("update", TOPIC, b"x").to_bytes()
     assert ANN.write("update", TOPIC, b"x").head.attached() == {}
 
 

@@ -147,7 +147,7 @@ class Client:
         }
         if spec.terms.staleness:
             attached[BASIS] = consent.basis.to_bytes()
-        frame = self.folder.signer.write_with("update", topic, sealed.payload, attached).to_bytes()
+        frame = self.folder.signer.write("update", topic, sealed.payload, attached=attached).to_bytes()
         # the record first: after a crash in between, the round counts as joined and is never sealed a second time
         del self._agreed[topic.spec]
         self.folder.record(

@@ -34,7 +34,7 @@ from fednode_crypto.identity import BoxKey, open_box, seal_box
 HEAD = struct.Struct("<2sBBIQ")
 SMALL = (
     CLIENTS[0]
-    .signer.write_with("update", TOPIC, bytes(range(64)), {f"box-{n}": bytes([n]) * 60 for n in (1, 2, 3)})
+    .signer.write("update", TOPIC, bytes(range(64)), attached={f"box-{n}": bytes([n]) * 60 for n in (1, 2, 3)})
     .to_bytes()
 )
 
@@ -140,11 +140,11 @@ def test_parts_that_claim_more_than_there_is_cost_nothing():
 
 
 def test_more_than_an_update_can_be_is_refused_for_its_size():
-    large = CLIENTS[0].signer.write_with("update", TOPIC, bytes(65), {}).to_bytes()
+    large = CLIENTS[0].signer.write("update", TOPIC, bytes(65), attached={}).to_bytes()
     assert verdict(large) == "oversize"
-    many = CLIENTS[0].signer.write_with("update", TOPIC, b"", {f"b{n}": b"x" for n in range(15)}).to_bytes()
+    many = CLIENTS[0].signer.write("update", TOPIC, b"", attached={f"b{n}": b"x" for n in range(15)}).to_bytes()
     assert verdict(many) == ""
-    too_many = CLIENTS[0].signer.write_with("update", TOPIC, b"", {f"b{n}": b"x" for n in range(17)}).to_bytes()
+    too_many = CLIENTS[0].signer.write("update", TOPIC, b"", attached={f"b{n}": b"x" for n in range(17)}).to_bytes()
     assert verdict(too_many) == "malformed"
 
 

@@ -136,7 +136,7 @@ def as_another(node: LyingNode, owner: str, thief: str) -> Envelope:
     """What an enrolled thief signs: the payload and the boxes of somebody else."""
     update = node.updates[owner]
     topic = Topic(TASK, node.spec.round, node.spec.digest())
-    return node.cohort.folder(thief).signer.write_with("update", topic, update.body, update.attached)
+    return node.cohort.folder(thief).signer.write("update", topic, update.body, attached=update.attached)
 
 
 def test_a_copied_update_with_its_boxes_is_struck_from_the_roster(tmp_path):
@@ -146,7 +146,7 @@ def test_a_copied_update_with_its_boxes_is_struck_from_the_roster(tmp_path):
     def copying(cohort, name, request):
         told = envelope(cohort.said["client-1", "round"][-1])
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, told.attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=told.attached).to_bytes()]
 
     cohort.tell("client-4", copying)
     outcome = cohort.begun().run_round(1)
@@ -161,7 +161,7 @@ def test_a_copied_payload_with_boxes_of_ones_own_does_not_open(tmp_path):
     def copying(cohort, name, request):
         told, own = envelope(cohort.said["client-1", "round"][-1]), envelope(cohort.speak(name, request))
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write_with("update", topic, told.body, own.attached).to_bytes()]
+        return [cohort.folder(name).signer.write("update", topic, told.body, attached=own.attached).to_bytes()]
 
     cohort.tell("client-4", copying)
     outcome = cohort.begun().run_round(1)

@@ -246,4 +246,4 @@ def test_an_answer_for_another_spec_does_not_reach_the_sum(tmp_path):
 def for_another_spec(cohort, name, request):
     told = envelope(cohort.speak(name, request))
     topic = Topic(told.head.task, told.head.round + 1, bytes(32))
-    return [cohort.folder(name).signer.write_with("update", topic, told.body, told.attached).to_bytes()]
+    return [cohort.folder(name).signer.write("update", topic, told.body, attached=told.attached).to_bytes()]
