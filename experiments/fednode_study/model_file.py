@@ -12,6 +12,8 @@ from fednode.errors import DataError
 from fednode_study.features import Featuriser, from_metadata
 
 MODEL_NAME = "model.safetensors"
+_LARGEST = 1e18
+"""No parameter of a sound model is larger; scores of such parameters are finite."""
 
 
 def write_model(folder: Path, arrays: Mapping[str, NDArray[np.float32]], metadata: dict[str, str]) -> None:
@@ -32,7 +34,9 @@ def predict_texts(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]
     """Label and softmax share for each text. Raises `DataError` if there is no model, `ConfigError` if it takes no
     texts."""
     arrays, labels, featuriser = _read(folder / MODEL_NAME)
-    values = scores(arrays, featuriser.transform(list(texts))).astype(np.float64)
+    # bytes of an argument that are not UTF-8 come as lone surrogates, which no featuriser takes
+    rows = featuriser.transform([text.encode("utf-8", "replace").decode() for text in texts])
+    values = scores(arrays, rows).astype(np.float64)
     odds = np.exp(values - values.max(axis=1, keepdims=True))
     shares = odds / odds.sum(axis=1, keepdims=True)
     best = shares.argmax(axis=1)
@@ -53,8 +57,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str], Featur
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not a model of FedNode or is damaged ({error}); train it again") from error
     featuriser = from_metadata(metadata)
-    if shapes != ((len(labels), featuriser.dimension), (len(labels),)) or not all(
-        np.isfinite(np.asarray(array, np.float32)).all() for array in arrays.values()
-    ):
+    fits = labels and shapes == ((len(labels), featuriser.dimension), (len(labels),))
+    if not fits or not all((np.abs(array) < _LARGEST).all() for array in arrays.values()):
         raise DataError(f"{path} is damaged: its arrays do not fit its labels and features; train it again")
     return arrays, labels, featuriser

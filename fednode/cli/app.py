@@ -11,12 +11,12 @@ import typer
 import fednode
 from fednode.cli.bench import bench_command
 from fednode.cli.cache import cache_app
-from fednode.cli.exits import LEDGER_CAUSES, UNEXPECTED, USAGE, epilog, exit_code_of, sentence_of
+from fednode.cli.exits import LEDGER_CAUSES, USAGE, epilog, exit_code_of, sentence_of
 from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
 from fednode.cli.predict import predict_command
 from fednode.cli.run import run_command
-from fednode.errors import FednodeError, Interrupted
+from fednode.errors import Interrupted
 
 app = typer.Typer(
     name="fednode",
@@ -67,12 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     except click.ClickException as error:
         return _say(_usage_sentence(error), USAGE)
-    except FednodeError as error:
-        return _say(sentence_of(error), exit_code_of(error))
     except (KeyboardInterrupt, click.Abort):
         return _say("aborted", Interrupted.exit_code)
     except Exception as error:  # noqa: BLE001 (the last door: what nobody foresaw still ends in one sentence)
-        return _say(sentence_of(error), UNEXPECTED)
+        return _say(sentence_of(error), exit_code_of(error))
     return outcome if isinstance(outcome, int) else 0
 
 

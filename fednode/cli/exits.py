@@ -13,10 +13,8 @@ from fednode.errors import (
     StoreError,
     TooFewHolders,
     TooFewSurvivors,
-    one_line,
 )
 
-_LONGEST: Final = 4000
 UNEXPECTED: Final = 1
 USAGE: Final = ConfigError.exit_code
 
@@ -54,15 +52,25 @@ def epilog(causes: Mapping[int, str] = CAUSES) -> str:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The code an error ends the program with; anything that FedNode did not raise on purpose is unexpected."""
+    """The code an error ends the program with. Files and disks fail without a bug of ours; other errors are bugs."""
+    if isinstance(error, OSError):
+        return StoreError.exit_code
     return error.exit_code if isinstance(error, FednodeError) else UNEXPECTED
+
+
+def printable(text: str) -> str:
+    """The text on one line, with whatever could disturb a terminal escaped."""
+    line = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)
 
 
 def sentence_of(error: BaseException) -> str:
     """An error as one printable line. One that is not ours also names its type: its text was not written for people."""
-    words = one_line(str(error), _LONGEST)
+    words = printable(str(error))
     if isinstance(error, FednodeError):
         return words or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        return printable(f"{error.filename} cannot be used: {error.strerror}; name another file or folder")
     if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
         return f"{error.name} is not installed here; install all of FedNode with: pip install 'fednode[run]'"
     return f"unexpected {type(error).__name__}: {words}" if words else f"unexpected {type(error).__name__}"

@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fednode.errors import one_line
-
-_WIDEST = 300
+from fednode.cli.exits import printable
 
 
 def predict_command(
@@ -24,4 +22,4 @@ def predict_command(
     from fednode.assemble import predict
 
     for text, (label, share) in zip(texts, predict(folder, texts), strict=True):
-        typer.echo(f"{one_line(label, _WIDEST)}  {100 * share:.1f} %  {one_line(text, _WIDEST)}")
+        typer.echo(f"{printable(label)}  {100 * share:.1f} %  {printable(text)}")

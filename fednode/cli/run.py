@@ -14,7 +14,7 @@ from fednode.cli.exits import exit_code_of, sentence_of
 from fednode.cli.flags import with_setting_flags
 from fednode.cli.progress import watcher_for, watching
 from fednode.cli.signals import stop_on_interrupt
-from fednode.errors import Interrupted
+from fednode.errors import FednodeError, Interrupted
 from fednode.flower_env import quieten_flower
 from fednode.observer import StopFlag
 from fednode.settings import RunSettings, resolve
@@ -88,7 +88,7 @@ def _run(settings: RunSettings) -> None:
 
 def _keep_traceback(error: Exception, watcher: LineObserver) -> None:
     """Append the traceback of an error that nobody foresaw to run.log, if there is one to append to."""
-    if exit_code_of(error) != 1 or watcher.folder is None:
+    if isinstance(error, FednodeError) or watcher.folder is None:
         return
     try:
         with (watcher.folder / "run.log").open("a", encoding="utf-8") as log:

@@ -55,7 +55,8 @@ def _from_file(path: Path) -> dict[str, _Given]:
         raise ConfigError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # TOMLDecodeError, and what tomllib lets through: numbers of thousands of digits, nesting without end
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     given = {}
     for key, value in found.items():

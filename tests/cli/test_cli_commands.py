@@ -111,6 +111,12 @@ def test_an_error_nobody_foresaw_is_a_sentence_even_without_a_log(assembly, tmp_
     assert capsys.readouterr().err == "fednode: unexpected ZeroDivisionError\n"
 
 
+def test_a_file_that_cannot_be_used_is_a_sentence_and_code_8(assembly, capsys):
+    assembly.raises = OSError(36, "File name too long", "a\x1b\u202e b")
+    assert main(["run"]) == 8
+    assert capsys.readouterr().err.startswith(r"fednode: a\x1b\u202e b cannot be used: File name too long; ")
+
+
 def test_an_error_of_ours_leaves_no_traceback_in_the_log(assembly, tmp_path):
     assembly.folder, assembly.raises = tmp_path, errors.DataError("no data")
     assert main(["run"]) == 3
@@ -139,6 +145,11 @@ def test_a_wrong_command_line_is_one_sentence_and_code_2(assembly, capsys, argum
 def test_predict_prints_an_intent_a_message(assembly, capsys):
     assert main(["predict", "some-run", "where is my card", "hello"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "intent-of-hello  50.0 %  hello"
+
+
+def test_predict_prints_no_control_character(assembly, capsys):
+    assert main(["predict", "some-run", "a\x1b[31m\nb\udcff"]) == 0
+    assert capsys.readouterr().out == "intent-of-a\\x1b[31m b\\udcff  50.0 %  a\\x1b[31m b\\udcff\n"
 
 
 def test_flower_is_kept_quiet_before_anything_loads_it(assembly, tmp_path):
