@@ -21,7 +21,7 @@ from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind, read_spec
 from fednode.protocol.spec import Terms
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
-from fednode_clients.membership import Members, Parts, Place
+from fednode_clients.membership import MemberParts, Members, NodeContext
 from fednode_crypto import Demand, plan, scheme
 
 _TASK: Final = "bench"
@@ -113,7 +113,7 @@ class LocalChannel:
 
     def __init__(self, keys: Path, heard: "Callable[[LocalChannel, str, Request], None]") -> None:
         self.keys = keys
-        self.members = Members(Parts(folder=lambda place: keys / str(place.node["name"])))
+        self.members = Members(MemberParts(folder=lambda place: keys / str(place.node["name"])))
         self._heard = heard
         self._queue: deque[tuple[str, Request]] = deque()
 
@@ -133,7 +133,7 @@ class LocalChannel:
             frame = self._train(place_of(name), request)
         return (Reply(name, request.tag, frame),)
 
-    def _train(self, place: Place, request: Request) -> bytes:
+    def _train(self, place: NodeContext, request: Request) -> bytes:
         client = self.members.client(place)
         spec, parts = read_spec("round", request.frame)
         joined = client.join(spec, parts, request.chunks)
@@ -142,6 +142,6 @@ class LocalChannel:
         return client.answer(spec, _NoRecords(np.zeros(spec.sum_params.dimension)))
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> NodeContext:
     """Return where the member of this name stands."""
-    return Place(1, {"name": name}, {})
+    return NodeContext(1, {"name": name}, {})

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from fednode.protocol.requests import frame_kind
 from fednode.records import arrays_of, to_content
 from fednode_clients.client.privatise import ClippedSum
-from fednode_clients.membership import Members, Parts, Place
-from fednode_clients.mods import asked_frame, clip_of, consent, gradient_sum, place_of, sealing
+from fednode_clients.membership import MemberParts, Members, NodeContext
+from fednode_clients.mods import clip_of, gradient_sum, limits_mod, node_context, query_frame, sealing_mod
 
-Train = Callable[[Place, Mapping[str, NDArray[np.generic]], float], ClippedSum]
+Train = Callable[[NodeContext, Mapping[str, NDArray[np.generic]], float], ClippedSum]
 """A training function: this member, the trained arrays, the clip; returns the sum of clipped gradients there."""
 
 
-def build_app(parts: Parts, train: Train) -> ClientApp:
+def build_app(parts: MemberParts, train: Train) -> ClientApp:
     """A ClientApp whose members are made of `parts`, and whose clients compute with `train`.
 
     What `train` returns never leaves as it is: it is noised and sealed first.
@@ -25,16 +25,16 @@ def build_app(parts: Parts, train: Train) -> ClientApp:
     members = Members(parts)
     app = ClientApp()
 
-    @app.train(mods=[consent(members), sealing(members)])
+    @app.train(mods=[limits_mod(members), sealing_mod(members)])
     def answer_round(message: Message, context: Context) -> Message:
         arrays = arrays_of(message.content)
-        total = train(place_of(context), arrays, clip_of(message))
+        total = train(node_context(context), arrays, clip_of(message))
         return Message(gradient_sum(total, arrays), reply_to=message)
 
     @app.query()
     def answer_query(message: Message, context: Context) -> Message:
-        frame = asked_frame(message)
-        answer = members.query(place_of(context), frame, frame_kind(frame))
+        frame = query_frame(message)
+        answer = members.query(node_context(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 
     return app

@@ -1,65 +1,81 @@
-"""What a member refuses, whatever the node asks: its own floor and cap, from its own configuration."""
+"""A member's own limits: what it refuses, whatever the node asks."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from fednode.errors import PeerFault
+from fednode.errors import ConfigError, PeerFault
 from fednode.protocol.headroom import update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """A member's own terms.
+class MemberLimits:
+    """The limits of one member. In configurations each has its field's name with dashes: `floor-survivors`.
 
-    `min_survivors`: the fewest clients whose sum may be opened; `min_noise`: the least noise multiplier z of a
-    released sum (noise over clip, honest survivors only); `max_rounds`: the most rounds of one task;
-    `max_tasks`: the most tasks that this member ever takes, for what it knows of one stays on its disk;
-    `max_staleness`: how many versions behind the round's own the model of an update may be. Above 0 a node that lies
-    can pick which of these models each client trains from, and so shape what a sum tells.
+    `floor_survivors`: fewest updates in a sum that is opened. `min_noise`: least noise multiplier of a released sum
+    (noise over clip, honest survivors only). `max_rounds`: most rounds of one task. `max_staleness`: how many versions
+    the model of an update may lag behind the round's; above 0, a lying node can choose among these models for each
+    client. `max_tasks`: most open tasks, since each keeps something on the member's disk.
     """
 
-    min_survivors: int = 2
+    floor_survivors: int = 2
     min_noise: float = 0.5
     max_rounds: int = 1_000
     max_staleness: int = 0
     max_tasks: int = 1_000
 
+    def configured(self, node: Mapping[str, object], run: Mapping[str, object], *, simulated: bool) -> "MemberLimits":
+        """Return the limits that the node's own configuration sets; a run's can make the first three stricter.
+
+        A simulated member has no configuration of its own, so that of its run takes its place. Raises `ConfigError`.
+        """
+        own = {**run, **({"max-staleness": run["staleness"]} if "staleness" in run else {}), **node}
+        limits = replace(self, **self._given(own if simulated else node))
+        asked = replace(limits, **self._given(run))
+        return replace(
+            limits,
+            floor_survivors=max(limits.floor_survivors, asked.floor_survivors),
+            min_noise=max(limits.min_noise, asked.min_noise),
+            max_rounds=min(limits.max_rounds, asked.max_rounds),
+        )
+
+    def _given(self, config: Mapping[str, object]) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for field in fields(self):
+            key = field.name.replace("_", "-")
+            if key in config:
+                kind = type(getattr(self, field.name))
+                try:
+                    given[field.name] = kind(str(config[key]))
+                except ValueError:
+                    raise ConfigError(f"{key} is {config[key]!r}; expected a number ({kind.__name__})") from None
+        return given
+
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.
 
-        Raises `PeerFault`: "min-survivors", "noise-floor", "no-room", "staleness" or "round-cap", with the numbers.
+        Raises `PeerFault`: MIN_SURVIVORS, NOISE_FLOOR, NO_ROOM, STALENESS or ROUND_CAP, with the numbers.
         """
         terms = spec.terms
-        # a floor that nobody can reach would let every client believe that many others add noise too
-        if terms.min_survivors > min(clients, spec.sum_params.summands):
+        most = min(clients, spec.sum_params.summands)
+        # a floor out of reach would make each client believe that many others add noise too
+        if not self.floor_survivors <= terms.min_survivors <= most:
             raise PeerFault(
                 Reason.MIN_SURVIVORS,
-                f"{terms.min_survivors} survivors are promised, and the cohort has {clients} clients",
+                f"the round opens {terms.min_survivors} updates; my limits are {self.floor_survivors} and {most}",
             )
-        if terms.min_survivors < self.min_survivors:
-            raise PeerFault(
-                Reason.MIN_SURVIVORS,
-                f"the round opens {terms.min_survivors} updates, {self.min_survivors} are my least",
-            )
-        # two honest members are the least among whom one can hide
+        # one honest update alone is not hidden by any sum
         if terms.min_survivors - terms.assumed_colluders < 2:
-            raise PeerFault(
-                Reason.MIN_SURVIVORS, "fewer than two honest survivors are left if the assumed colluders collude"
-            )
+            raise PeerFault(Reason.MIN_SURVIVORS, "without the assumed colluders, fewer than two survivors are left")
         noise = terms.noise_multiplier(spec.sum_params.dimension)
         if not noise >= self.min_noise:
-            raise PeerFault(
-                Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, {self.min_noise:.4g} is my least"
-            )
+            raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, my minimum {self.min_noise:.4g}")
         if spec.sum_params.value_bound < update_headroom(terms, spec.sum_params.dimension):
-            raise PeerFault(
-                Reason.NO_ROOM, "the sum has no room for one honest update: refusing later would tell of my data"
-            )
+            # checked before training: a refusal afterwards would depend on the data
+            raise PeerFault(Reason.NO_ROOM, "the sum has no room for one honest update")
         if terms.staleness > self.max_staleness:
-            raise PeerFault(
-                Reason.STALENESS,
-                f"models of {terms.staleness} versions back are allowed, {self.max_staleness} are my most",
-            )
+            raise PeerFault(Reason.STALENESS, f"staleness is {terms.staleness}, my maximum {self.max_staleness}")
         if spec.round > self.max_rounds:
-            raise PeerFault(Reason.ROUND_CAP, f"round {spec.round} of {spec.task}, {self.max_rounds} are my most")
+            raise PeerFault(Reason.ROUND_CAP, f"round {spec.round} of {spec.task}, my maximum is {self.max_rounds}")

@@ -4,7 +4,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from fednode_clients.client.client import Client, refusal
 from fednode_clients.holder.holder import Holder
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import Schemes, role_in
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng, SystemRng, scheme
 
 log = logging.getLogger("fednode.clients")
@@ -28,7 +28,7 @@ SET_KEY_ROOT: Final = "set key-root to a folder of your own"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeContext:
     """What a node's and a run's configuration say about where and who this is."""
 
     run_id: int
@@ -45,7 +45,7 @@ class Place:
         return value
 
 
-def member_name(place: Place) -> str:
+def member_name(place: NodeContext) -> str:
     """The first `clients` partitions are clients, the next `holders` are the key holders."""
     clients, holders = int(str(place.run.get("clients", 0))), int(str(place.run.get("holders", 0)))
     number = place.partition()
@@ -56,7 +56,7 @@ def member_name(place: Place) -> str:
     return (member_names("client", clients) + member_names("holder", holders))[number]
 
 
-def key_folder(place: Place) -> Path:
+def key_folder(place: NodeContext) -> Path:
     """`key-folder` of the node's own configuration; in a simulation, the member's folder under the run's key root."""
     own = place.node.get("key-folder")
     if own:
@@ -82,13 +82,13 @@ def shared_root(run: Config) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MemberParts:
     """What a member is made of; tests put other schemes and another Rng here, nothing else can."""
 
     schemes: Schemes = scheme
     rng: Callable[[], Rng] = SystemRng
-    limits: Limits = field(default_factory=Limits)
-    folder: Callable[[Place], Path] = key_folder
+    limits: MemberLimits = field(default_factory=MemberLimits)
+    folder: Callable[[NodeContext], Path] = key_folder
 
 
 def topic_of(frame: bytes) -> Topic:
@@ -117,7 +117,7 @@ def storage_fault(error: StoreError) -> PeerFault:
     )
 
 
-def own_fault(error: PeerFault | StoreError | MemoryError) -> PeerFault:
+def fault_of(error: PeerFault | StoreError | MemoryError) -> PeerFault:
     """Why a member refuses, as it may be told: the fault itself, "member-storage" or "member-memory"."""
     if isinstance(error, PeerFault):
         return error
@@ -130,12 +130,12 @@ def own_fault(error: PeerFault | StoreError | MemoryError) -> PeerFault:
 class Members:
     """The members that this process speaks for, each opened once: one in a deployment, several in a simulation."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: MemberParts) -> None:
         self._parts = parts
         self._clients: dict[Path, Client] = {}
         self._holders: dict[Path, Holder] = {}
 
-    def client(self, place: Place) -> Client:
+    def client(self, place: NodeContext) -> Client:
         """This node as a client. Raises `ConfigError` if it has no key folder."""
         path = self._parts.folder(place)
         if path not in self._clients:
@@ -143,7 +143,7 @@ class Members:
             self._clients[path] = Client(KeyFolder.open(path), self._limits(place), parts.schemes, parts.rng())
         return self._clients[path]
 
-    def holder(self, place: Place) -> Holder:
+    def holder(self, place: NodeContext) -> Holder:
         """This node as a holder. Raises `ConfigError` if it has no key folder."""
         path = self._parts.folder(place)
         if path not in self._holders:
@@ -151,7 +151,7 @@ class Members:
             self._holders[path] = Holder(KeyFolder.open(path), self._limits(place), parts.schemes, parts.rng())
         return self._holders[path]
 
-    def query(self, place: Place, frame: bytes, kind: str) -> bytes:
+    def query(self, place: NodeContext, frame: bytes, kind: str) -> bytes:
         """The answer to a query, or a signed refusal with its reason; never an exception for what a peer did.
 
         What the member's own disk or memory does not take is refused too, as "member-storage" or "member-memory".
@@ -165,26 +165,11 @@ class Members:
                 return self.client(place).take_task(frame).to_bytes()
             return self.holder(place).handle(frame).to_bytes()
         except (PeerFault, StoreError, MemoryError) as error:
-            fault = own_fault(error)
+            fault = fault_of(error)
         # past the except clause: what the error held on to is free again
         return refusal(folder, topic_of(frame), fault)
 
-    def _limits(self, place: Place) -> Limits:
-        """The member's own limits: its node's configuration sets them, a run's configuration can only narrow them."""
-        limits = self._parts.limits
-        for name in ("min_survivors", "min_noise", "max_rounds", "max_tasks"):
-            value = place.node.get(name.replace("_", "-"))
-            if value is not None:
-                limits = replace(limits, **{name: type(getattr(limits, name))(value)})
-        asked = place.run
-        # in a simulation a member has no configuration of its own, and its keys are the run's too
+    def _limits(self, place: NodeContext) -> MemberLimits:
+        # a simulated member's keys are the run's, and so are its limits
         simulated = self._parts.folder is key_folder and not place.node.get("key-folder")
-        behind = asked.get("staleness", limits.max_staleness) if simulated else limits.max_staleness
-        noise = float(str(asked.get("min-noise", limits.min_noise)))
-        return Limits(
-            min_survivors=max(limits.min_survivors, int(str(asked.get("floor-survivors", limits.min_survivors)))),
-            min_noise=noise if simulated else max(limits.min_noise, noise),
-            max_rounds=min(limits.max_rounds, int(str(asked.get("max-rounds", limits.max_rounds)))),
-            max_tasks=limits.max_tasks,
-            max_staleness=int(str(place.node.get("max-staleness", behind))),
-        )
+        return self._parts.limits.configured(place.node, place.run, simulated=simulated)

@@ -1,4 +1,4 @@
-"""Two Flower mods for anyone's ClientApp: `consent` refuses rounds, `sealing` lets nothing out that is not sealed.
+"""Two Flower mods for anyone's ClientApp: `limits_mod` refuses rounds, `sealing_mod` lets nothing out that is not sealed.
 
     app = ClientApp()
 
@@ -9,8 +9,8 @@
 
     @app.query()
     def query(message, context):
-        frame = asked_frame(message)
-        answer = Members(Parts()).query(place_of(context), frame, frame_kind(frame))
+        frame = query_frame(message)
+        answer = Members(MemberParts()).query(node_context(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 
 In queries a member says who it is and takes the task; a key holder does all its work there. The wrapped function sees
@@ -34,10 +34,10 @@ from fednode.protocol.requests import read_spec
 from fednode.reasons import Reason
 from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.client.client import refusal
-from fednode_clients.client.model_copy import Copy
+from fednode_clients.client.model_copy import ModelCopy
 from fednode_clients.client.privatise import ClippedSum
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.membership import Members, Parts, Place, own_fault, topic_of
+from fednode_clients.membership import MemberParts, Members, NodeContext, fault_of, topic_of
 
 log = logging.getLogger("fednode.clients")
 
@@ -59,25 +59,25 @@ class _Reported:
     clip: float
 
 
-def privacy_mods(parts: Parts | None = None) -> list[Mod]:
-    """Consent first, sealing next to the training function; both speak for the same member."""
-    members = Members(parts or Parts())
-    return [consent(members), sealing(members)]
+def privacy_mods(parts: MemberParts | None = None) -> list[Mod]:
+    """The limits first, sealing next to the training function; both speak for the same member."""
+    members = Members(parts or MemberParts())
+    return [limits_mod(members), sealing_mod(members)]
 
 
-def consent(members: Members) -> Mod:
+def limits_mod(members: Members) -> Mod:
     """A mod that answers a round this member does not join with a signed refusal, and a repeated one with the same
     bytes. What its own disk or memory does not take is refused too, as "member-storage" or "member-memory"."""
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client, frame = members.client(place_of(context)), b""
+        client, frame = members.client(node_context(context)), b""
         try:
             frame = _frame(message)
             spec, parts = read_spec("round", frame)
             chunks = arrays_of(message.content, CHUNKS) if CHUNKS in message.content else {}
             joined = client.join(spec, parts, chunks)
         except (PeerFault, StoreError, MemoryError) as error:
-            return _refused(message, client.folder, frame, own_fault(error))
+            return _refused(message, client.folder, frame, fault_of(error))
         if isinstance(joined, bytes):
             return Message(to_content(joined), reply_to=message)
         _show(message, joined)
@@ -87,7 +87,7 @@ def consent(members: Members) -> Mod:
     return mod
 
 
-def asked_frame(message: Message) -> bytes:
+def query_frame(message: Message) -> bytes:
     """The frame of a query; b"" where there is none to be read, which `Members.query` refuses with a signature."""
     try:
         return _frame(message)
@@ -107,7 +107,7 @@ def _refused(message: Message, folder: KeyFolder, frame: bytes, fault: PeerFault
     return Message(to_content(refusal(folder, topic_of(frame), fault)), reply_to=message)
 
 
-def _show(message: Message, copy: Copy) -> None:
+def _show(message: Message, copy: ModelCopy) -> None:
     """Put the whole model where the wrapped function looks for it, in place of what travelled."""
     message.content.pop(CHUNKS, None)
     message.content[ARRAYS] = to_arrays(copy.trained)
@@ -115,20 +115,20 @@ def _show(message: Message, copy: Copy) -> None:
         message.content[FROZEN] = to_arrays(copy.frozen)
 
 
-def sealing(members: Members) -> Mod:
+def sealing_mod(members: Members) -> Mod:
     """A mod that turns a clipped sum into a sealed update; anything else becomes a refusal, and never travels.
 
     What a refusal says of training is chosen from fixed words: an error's own may hold what is being trained on.
     """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client, frame = members.client(place_of(context)), b""
+        client, frame = members.client(node_context(context)), b""
         try:
             frame = _frame(message)
             spec, _ = read_spec("round", frame)
             layout = Layout.of(arrays_of(message.content))
         except (PeerFault, MemoryError) as error:
-            return _refused(message, client.folder, frame, own_fault(error))
+            return _refused(message, client.folder, frame, fault_of(error))
         except ValueError:
             return _refused(
                 message, client.folder, frame, PeerFault(Reason.WRONG_SHAPE, "the model is not one of floats")
@@ -141,7 +141,7 @@ def sealing(members: Members) -> Mod:
         try:
             update = client.answer(spec, read_sum(reply, layout))
         except (PeerFault, StoreError, MemoryError) as error:
-            return _refused(message, client.folder, frame, own_fault(error))
+            return _refused(message, client.folder, frame, fault_of(error))
         except Exception:
             log.exception("what training gave cannot be sealed")
             fault = PeerFault(Reason.BAD_UPDATE, "the training function gave no clipped sum; see this member's log")
@@ -167,7 +167,7 @@ def _told(error: Exception) -> PeerFault:
 
 
 def clip_of(message: Message) -> float:
-    """The L2 bound that each record of this round is clipped to. Raises `PeerFault` where `consent` did not run."""
+    """The L2 bound that each record of this round is clipped to. Raises `PeerFault` where `limits_mod` did not run."""
     terms = message.content.get(_TERMS)
     if not isinstance(terms, ConfigRecord):
         raise PeerFault(Reason.MALFORMED, "no terms in this message; put privacy_mods() on the train function")
@@ -206,6 +206,6 @@ def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     return _Reported(vector, float(clip))
 
 
-def place_of(context: Context) -> Place:
+def node_context(context: Context) -> NodeContext:
     """Flower's context as the member's configuration."""
-    return Place(context.run_id, dict(context.node_config), dict(context.run_config))
+    return NodeContext(context.run_id, dict(context.node_config), dict(context.run_config))

@@ -11,7 +11,7 @@ from fednode.reasons import Reason
 from fednode.settings import RunSettings, from_run_config
 
 if TYPE_CHECKING:
-    from fednode_clients.membership import Place
+    from fednode_clients.membership import NodeContext
     from fednode_clients.training.gradients import GradientSum
     from fednode_study.experiment import Experiment
 
@@ -45,7 +45,7 @@ class CustomerService:
 
         return load_experiment(DataSettings.of(settings))
 
-    def train(self, place: "Place", arrays: Arrays, clip: float) -> "GradientSum":
+    def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "GradientSum":
         """The clipped gradient sum over this client's share. Raises `PeerFault("wrong-shape")` for another model."""
         from fednode_clients.training.gradients import clipped_gradient_sum
         from fednode_clients.training.models import linear_head, load_vector, travelling

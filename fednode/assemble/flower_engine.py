@@ -77,9 +77,9 @@ def app_files(study: str, config: RunConfig) -> dict[str, str]:
         ),
         "customer_service/client_app.py": (
             '"""The ClientApp: clients and key holders of FedNode."""\n\n'
-            "from fednode_clients.app import build_app\nfrom fednode_clients.membership import Parts\n"
+            "from fednode_clients.app import build_app\nfrom fednode_clients.membership import MemberParts\n"
             f"from {entry.module} import {imported}\n\n"
-            "app = build_app(Parts(), study.train)\n"
+            "app = build_app(MemberParts(), study.train)\n"
         ),
     }
 

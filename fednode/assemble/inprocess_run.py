@@ -15,7 +15,7 @@ from fednode.errors import FednodeError
 from fednode.members import member_names
 from fednode.observer import Observer, StopFlag
 from fednode.settings import RunSettings, to_run_config
-from fednode_clients.membership import Parts
+from fednode_clients.membership import MemberParts
 
 KEYS = "fednode-keys-"
 """How the folder of a run's simulated keys is called in the temporary folder."""
@@ -54,7 +54,7 @@ def _execute(session: Session, keys: Path) -> FednodeError | None:
     cohort = enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
     config = to_run_config(settings) | {"key-root": str(keys)}
-    parts = Parts(schemes=environment.schemes, rng=environment.rng)
+    parts = MemberParts(schemes=environment.schemes, rng=environment.rng)
     grid = InProcGrid(build_app(parts, find_study(settings.study).train), names, config, settings.faults)
     ended: list[FednodeError | None] = []
     run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, cohort))), grid, config)

@@ -18,7 +18,7 @@ from fednode.settings import RunSettings, guess
 
 if TYPE_CHECKING:
     from fednode_clients.client.privatise import ClippedSum
-    from fednode_clients.membership import Place
+    from fednode_clients.membership import NodeContext
 
 GROUP = "fednode.studies"
 
@@ -67,7 +67,7 @@ class Study(Protocol):
         """Load the test records; this may take as long as making features takes."""
         ...
 
-    def train(self, place: "Place", arrays: Arrays, clip: float) -> "ClippedSum":
+    def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
         """On a client: the sum of its records' gradients at `arrays`, each clipped to L2 norm `clip`."""
         ...
 

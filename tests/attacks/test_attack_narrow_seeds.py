@@ -15,7 +15,7 @@ import pytest
 from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
-from fednode_clients.membership import Parts
+from fednode_clients.membership import MemberParts
 from fednode_crypto import Demand, SystemRng, plan, scheme, system_rng
 from fednode_crypto.identity import BoxKey, SigningKey
 
@@ -86,7 +86,7 @@ def test_a_seal_draws_from_the_key_and_from_nothing_else(spy):
 
 
 def test_members_of_a_real_run_use_it_and_nobody_can_seed_it():
-    assert Parts().rng is SystemRng
+    assert MemberParts().rng is SystemRng
     assert list(inspect.signature(SystemRng).parameters) == []
     with pytest.raises(TypeError):
         SystemRng(7)

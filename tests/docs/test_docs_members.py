@@ -16,8 +16,7 @@ from fednode.reports import parse_report
 from fednode.settings import RunSettings, to_run_config
 from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.limits import Limits
-from fednode_clients.membership import Parts
+from fednode_clients.membership import MemberParts
 from fednode_study import study
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
@@ -55,7 +54,7 @@ def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messa
     config = to_run_config(settings) | {"cohort": "cohort.json"}
     monkeypatch.setattr("fednode.assemble.serve.SystemClock", FakeClock)
     grid = InProcGrid(
-        build_app(Parts(folder=lambda place: tmp_path / MEMBERS[place.partition()]), study.train), MEMBERS, config
+        build_app(MemberParts(folder=lambda place: tmp_path / MEMBERS[place.partition()]), study.train), MEMBERS, config
     )
     run_in_process(shown(SERVER)["app"], grid, config)
     (report,) = Path("runs").glob("*/report.json")
@@ -85,5 +84,5 @@ def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
 def test_its_limits_are_those_of_a_member_without_any():
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| .*, ([\d.,]+) \|$", TEXT, re.MULTILINE))
     assert {name.replace("-", "_"): float(value.replace(",", "")) for name, value in rows.items()} == {
-        name: float(getattr(Limits(), name)) for name in Limits.__slots__
+        name: float(getattr(MemberLimits(), name)) for name in MemberLimits.__slots__
     }

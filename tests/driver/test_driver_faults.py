@@ -8,7 +8,7 @@ from kit.cohort import FakeCohort, Size, opened_sum
 from fednode.errors import BudgetExhausted, Interrupted, OpeningRejected, StoreError, TooFewHolders
 from fednode.privacy.journal import Journal
 from fednode.protocol.envelope import Envelope
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 
 
@@ -200,7 +200,7 @@ def test_a_refusal_of_a_holder_is_told_with_its_reason(cohort):
 
 
 def test_a_cohort_whose_own_floors_are_higher_takes_no_part(tmp_path):
-    cohort = FakeCohort(tmp_path, limits=Limits(min_survivors=4))
+    cohort = FakeCohort(tmp_path, limits=MemberLimits(floor_survivors=4))
     outcome = cohort.begun().run_round(1)
     assert outcome.cause == "too-few-survivors"
     assert outcome.rejected == tuple((name, "refused: min-survivors") for name in cohort.size.client_names)

@@ -21,8 +21,8 @@ from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, initial_record, named_arrays
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
-from fednode_clients.membership import Members, Parts
-from fednode_clients.mods import clip_of, gradient_sum, place_of, privacy_mods
+from fednode_clients.membership import MemberParts, Members
+from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods
 from fednode_crypto import Demand, plan, scheme
 
 CLIENTS, HOLDERS, RECORDS = 3, 3, 20
@@ -35,7 +35,7 @@ class _Sum:
 
 
 def app_of(*, forgetful: bool, seen: list) -> ClientApp:
-    app, members, kept = ClientApp(), Members(Parts()), privacy_mods(Parts())
+    app, members, kept = ClientApp(), Members(MemberParts()), privacy_mods(MemberParts())
 
     def learn(message: Message, context: Context) -> Message:
         arrays, frozen = arrays_of(message.content), arrays_of(message.content, "frozen")
@@ -45,13 +45,13 @@ def app_of(*, forgetful: bool, seen: list) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        consent, sealing = privacy_mods(Parts()) if forgetful else kept
+        consent, sealing = privacy_mods(MemberParts()) if forgetful else kept
         return consent(message, context, lambda m, c: sealing(m, c, learn))
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
         frame = frame_of(message.content)
-        return Message(to_content(members.query(place_of(context), frame, frame_kind(frame))), reply_to=message)
+        return Message(to_content(members.query(node_context(context), frame, frame_kind(frame))), reply_to=message)
 
     return app
 

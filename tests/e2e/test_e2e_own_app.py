@@ -1,4 +1,4 @@
-"""Somebody else's ClientApp, with a model of their own, built from the docstrings: mods, `Parts`, Flower's strategy."""
+"""Somebody else's ClientApp, with a model of their own, built from the docstrings: mods, `MemberParts`, Flower's strategy."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, accuracy_record, initial_record, named_arrays
 from fednode.stores import ParameterStore, UpdateStore
-from fednode_clients.membership import Members, Parts
-from fednode_clients.mods import clip_of, gradient_sum, place_of, privacy_mods
+from fednode_clients.membership import MemberParts, Members
+from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods
 from fednode_clients.training.gradients import clipped_gradient_sum
 from fednode_crypto import Demand, noise_tail, plan, scheme
 
@@ -42,9 +42,9 @@ def records_of(client: int) -> tuple[np.ndarray, np.ndarray]:
 
 def own_app() -> ClientApp:
     app = ClientApp()
-    members = Members(Parts())
+    members = Members(MemberParts())
 
-    @app.train(mods=privacy_mods(Parts()))
+    @app.train(mods=privacy_mods(MemberParts()))
     def train(message: Message, context: Context) -> Message:
         arrays = arrays_of(message.content)
         model = network()
@@ -56,7 +56,7 @@ def own_app() -> ClientApp:
     @app.query()
     def query(message: Message, context: Context) -> Message:
         frame = frame_of(message.content)
-        return Message(to_content(members.query(place_of(context), frame, frame_kind(frame))), reply_to=message)
+        return Message(to_content(members.query(node_context(context), frame, frame_kind(frame))), reply_to=message)
 
     return app
 

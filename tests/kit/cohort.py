@@ -32,8 +32,8 @@ from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.client.client import Client
 from fednode_clients.holder.holder import Holder
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.limits import Limits
-from fednode_clients.membership import Members, Parts, Place, storage_fault
+from fednode_clients.limits import MemberLimits
+from fednode_clients.membership import MemberParts, Members, NodeContext, storage_fault
 from fednode_crypto import Demand, Rng, Sealing, SumParams, SumScheme, noise_tail, plan
 from fednode_crypto import scheme as real_scheme
 from fednode_crypto.interfaces import JointKey
@@ -125,11 +125,11 @@ class FakeCohort:
     """All members, and the `Channel` to them. `plain` holds the integers that each client sealed last."""
 
     def __init__(
-        self, root: Path, size: Size | None = None, scheme: SumScheme | None = None, limits: Limits | None = None
+        self, root: Path, size: Size | None = None, scheme: SumScheme | None = None, limits: MemberLimits | None = None
     ) -> None:
         self.root, self.size = root, size or Size()
         self.scheme = scheme or (InsecurePlainSum() if self.size.scheme == "bfv" else real_scheme(self.size.scheme))
-        self.limits = limits or Limits(max_staleness=self.size.staleness)
+        self.limits = limits or MemberLimits(max_staleness=self.size.staleness)
         self.frozen: dict[str, NDArray[np.float32]] = {}
         self.cohort = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
         self.plain: dict[str, NDArray[np.int64]] = {}
@@ -156,7 +156,7 @@ class FakeCohort:
         self._starts[name] += 1
         seed = int.from_bytes(hashlib.sha256(f"rng {name} {self._starts[name]}".encode()).digest()[:4], "big")
         spied: SumScheme = _SpiedScheme(self, self.scheme)  # type: ignore[assignment]
-        parts = Parts(
+        parts = MemberParts(
             schemes=lambda _: spied,
             rng=lambda: InsecureRng(seed),
             limits=self.limits,
@@ -286,8 +286,8 @@ def round_of(request: Request) -> int:
     return read_key_request(request.frame)[1] if kind == "box-key" else read_spec(kind, request.frame)[0].round
 
 
-def place(name: str) -> Place:
-    return Place(1, {"name": name}, {})
+def place(name: str) -> NodeContext:
+    return NodeContext(1, {"name": name}, {})
 
 
 # --- conducts

@@ -16,7 +16,7 @@ from fednode_clients.client.client import Client
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import verified_card
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import SystemRng, WrongParameters, scheme
 from fednode_crypto.identity import SigningKey
 
@@ -296,5 +296,5 @@ def test_a_scheme_that_the_member_does_not_have(tmp_path):
     def unknown(name):
         raise WrongParameters(f"there is no scheme {name} here")
 
-    client = Client(kit.folder("client-1"), Limits(), unknown, SystemRng())
+    client = Client(kit.folder("client-1"), MemberLimits(), unknown, SystemRng())
     must_refuse(lambda: client.take_task(ask_frame("task", TASK, parts)), "unknown-scheme")

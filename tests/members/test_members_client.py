@@ -16,7 +16,7 @@ from fednode.protocol.model import model_digest
 from fednode.protocol.requests import ask_frame
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.client.client import Client
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 
 MODEL = model_digest({"w": np.zeros(5, dtype=np.float32)})
@@ -142,7 +142,7 @@ def test_a_holder_sends_no_updates(desk):
 
 
 def test_floor_of_survivors(tmp_path):
-    desk = Desk(tmp_path, Limits(min_survivors=3))
+    desk = Desk(tmp_path, MemberLimits(floor_survivors=3))
     desk.must_refuse(desk.spec(min_survivors=2, assumed_colluders=0), "min-survivors")
     assert judge(desk.client, desk.spec()) is None
 
@@ -153,7 +153,7 @@ def test_two_honest_survivors_at_the_least(desk):
 
 
 def test_floor_of_noise(tmp_path):
-    desk = Desk(tmp_path, Limits(min_noise=1.0))
+    desk = Desk(tmp_path, MemberLimits(min_noise=1.0))
     desk.must_refuse(desk.spec(local_variance=1 << 14), "noise-floor")
     desk.must_refuse(desk.spec(clip=8.0), "noise-floor")
     desk.must_refuse(desk.spec(grid_bits=12), "noise-floor")
@@ -161,7 +161,7 @@ def test_floor_of_noise(tmp_path):
 
 
 def test_cap_of_rounds_by_number(tmp_path):
-    desk = Desk(tmp_path, Limits(max_rounds=2))
+    desk = Desk(tmp_path, MemberLimits(max_rounds=2))
     desk.join(desk.spec(1))
     desk.join(desk.spec(2))
     desk.must_refuse(desk.spec(3), "round-cap")
@@ -171,7 +171,7 @@ def test_cap_of_rounds_counts_those_joined(tmp_path):
     desk = Desk(tmp_path)
     for number in (7, 8):
         desk.join(desk.spec(number))
-    desk.kit.limits = Limits(max_rounds=2)
+    desk.kit.limits = MemberLimits(max_rounds=2)
     desk.restart()
     desk.must_refuse(desk.spec(1), "round-cap")
 

@@ -15,11 +15,11 @@ from fednode.protocol.model import Layout, model_digest
 from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.records import arrays_of, frame_of, to_arrays, to_content
-from fednode_clients.client.model_copy import CopyRoom
+from fednode_clients.client.model_copy import ModelCopyStore
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.limits import Limits
-from fednode_clients.membership import Members, Parts, Place, key_folder, member_name
-from fednode_clients.mods import asked_frame, clip_of, consent, gradient_sum, privacy_mods, read_sum, sealing
+from fednode_clients.limits import MemberLimits
+from fednode_clients.membership import MemberParts, Members, NodeContext, key_folder, member_name
+from fednode_clients.mods import clip_of, gradient_sum, limits_mod, privacy_mods, query_frame, read_sum, sealing_mod
 from fednode_crypto.identity import SigningKey
 
 ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
@@ -63,7 +63,7 @@ class Stage:
             self.seen.append(message)
             return train(message)
 
-        for mod in reversed(mods or [consent(self.members), sealing(self.members)]):
+        for mod in reversed(mods or [limits_mod(self.members), sealing_mod(self.members)]):
             call = _wrapped(mod, call)
         return call(message, Context(1, 1, {"name": "client-1"}, RecordDict(), {}))
 
@@ -109,7 +109,7 @@ def test_a_repeated_message_gets_the_same_bytes_without_training(stage):
 
 
 def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
-    stage = Stage(tmp_path, Limits(min_noise=5.0))
+    stage = Stage(tmp_path, MemberLimits(min_noise=5.0))
     assert reason_of(stage.run(stage.message(), honest)) == "noise-floor"
     assert stage.seen == []
 
@@ -148,7 +148,7 @@ def test_the_whole_model_is_shown_and_nothing_of_how_it_came(stage):
 
 
 def test_sealing_without_consent(stage):
-    mods = [sealing(stage.members)]
+    mods = [sealing_mod(stage.members)]
     assert reason_of(stage.run(stage.message(), honest, mods)) == "malformed"
 
     def careless(message):
@@ -161,7 +161,7 @@ def test_sealing_without_consent(stage):
 
 
 def test_consent_alone_is_not_what_the_mods_are(stage):
-    assert len(privacy_mods(Parts())) == 2 and len(privacy_mods()) == 2
+    assert len(privacy_mods(MemberParts())) == 2 and len(privacy_mods()) == 2
 
 
 def sum_of(arrays, clip=1.0, records=3):
@@ -318,7 +318,7 @@ HOSTILE = {
 def test_no_train_message_leaves_a_mod_as_an_exception(stage, content, mods):
     message = stage.message()
     message.content = content(stage)
-    chosen = {"sealing": [sealing(stage.members)], "consent": [consent(stage.members)], None: None}[mods]
+    chosen = {"sealing": [sealing_mod(stage.members)], "consent": [limits_mod(stage.members)], None: None}[mods]
     envelope = stage.run(message, answering(RecordDict), chosen)
     assert reason_of(envelope) in ("malformed", "unexpected", "damaged")
     assert envelope.signed.verified(stage.kit.cohort).name == "client-1"
@@ -329,7 +329,7 @@ def test_no_train_message_leaves_a_mod_as_an_exception(stage, content, mods):
 def test_no_query_leaves_as_an_exception(stage, content):
     message = stage.message()
     message.content = content(stage)
-    frame = asked_frame(message)
+    frame = query_frame(message)
     assert reason_of(query(stage, frame)) in ("unexpected", "malformed", "damaged", "bad-request")
 
 
@@ -337,9 +337,9 @@ def test_no_query_leaves_as_an_exception(stage, content):
 def test_a_message_that_is_an_error_is_refused(stage, mods):
     message = error_from_carrier(stage)
     message.metadata.__dict__["_message_id"] = "2"
-    envelope = stage.run(message, honest, None if mods is None else [sealing(stage.members)])
+    envelope = stage.run(message, honest, None if mods is None else [sealing_mod(stage.members)])
     assert reason_of(envelope) == "malformed" and envelope.head.task == "unreadable"
-    assert asked_frame(message) == b""
+    assert query_frame(message) == b""
 
 
 @pytest.mark.parametrize("returned", [None, 7, RecordDict(), b"update"])
@@ -363,14 +363,14 @@ def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, 
 
 def test_a_disk_that_fails_while_a_model_is_kept(tmp_path, monkeypatch):
     stage = Stage(tmp_path)
-    monkeypatch.setattr(CopyRoom, "_keep", full_disk)
+    monkeypatch.setattr(ModelCopyStore, "_keep", full_disk)
     assert reason_of(stage.run(stage.message(), honest)) == "member-storage" and stage.seen == []
     monkeypatch.undo()
     assert stage.run(stage.message(), honest).head.kind == "update"
 
 
 def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
-    monkeypatch.setattr("fednode_clients.client.client.alone", full_disk)
+    monkeypatch.setattr("fednode_clients.client.client.exclusive", full_disk)
     assert reason_of(stage.run(stage.message(), honest)) == "member-storage"
 
 
@@ -425,9 +425,9 @@ def test_a_refused_query_names_what_it_is_about(stage):
 
 def test_limits_come_from_the_members_own_configuration(tmp_path):
     kit = FakeCohort(tmp_path, Size(clients=3, holders=2))
-    own = {"name": "client-1", "min-survivors": 7, "min-noise": 2, "max-rounds": 5}
-    client = kit.members("client-1").client(Place(1, own, {"min-survivors": 1, "min-noise": 0.0}))
-    assert client._limits == Limits(7, 2.0, 5)
+    own = {"name": "client-1", "floor-survivors": 7, "min-noise": 2, "max-rounds": 5}
+    client = kit.members("client-1").client(NodeContext(1, own, {"floor-survivors": 1, "min-noise": 0.0}))
+    assert client._limits == MemberLimits(7, 2.0, 5)
 
 
 @pytest.mark.parametrize(
@@ -442,22 +442,22 @@ def test_limits_come_from_the_members_own_configuration(tmp_path):
 def test_no_run_makes_a_member_take_older_models_unless_its_keys_are_the_runs(tmp_path, node, run, most):
     KeyFolder.create(tmp_path / "client-1", "client-1", SigningKey.generate().public)
     own = {**node, "partition-id": 0} | ({"key-folder": str(tmp_path / "client-1")} if "key-folder" in node else {})
-    spot = Place(1, own, {**run, "clients": 2, "holders": 2, "key-root": str(tmp_path)})
-    assert Members(Parts()).client(spot)._limits.max_staleness == most
+    spot = NodeContext(1, own, {**run, "clients": 2, "holders": 2, "key-root": str(tmp_path)})
+    assert Members(MemberParts()).client(spot)._limits.max_staleness == most
     # whoever finds keys in a way of its own is no simulation
-    found = Members(Parts(folder=lambda _: tmp_path / "client-1")).client(spot)
+    found = Members(MemberParts(folder=lambda _: tmp_path / "client-1")).client(spot)
     assert found._limits.max_staleness == node.get("max-staleness", 0)
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "client-01"), (9, "client-10"), (10, "holder-1"), (11, "holder-2")])
 def test_members_of_a_simulation_are_numbered(tmp_path, number, name):
     run = {"clients": 10, "holders": 2, "key-root": str(tmp_path)}
-    spot = Place(1, {"partition-id": number}, run)
+    spot = NodeContext(1, {"partition-id": number}, run)
     assert member_name(spot) == name and key_folder(spot) == tmp_path / name
-    assert key_folder(Place(1, {"partition-id": number, "key-folder": "/own"}, run)).as_posix() == "/own"
+    assert key_folder(NodeContext(1, {"partition-id": number, "key-folder": "/own"}, run)).as_posix() == "/own"
 
 
 @pytest.mark.parametrize("node", [{}, {"partition-id": "0"}, {"partition-id": 12}, {"partition-id": -1}])
 def test_a_node_without_a_part_says_so(node):
     with pytest.raises(ConfigError, match="start"):
-        member_name(Place(1, node, {"clients": 10, "holders": 2}))
+        member_name(NodeContext(1, node, {"clients": 10, "holders": 2}))

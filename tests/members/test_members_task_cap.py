@@ -12,8 +12,8 @@ from fednode.errors import PeerFault, StoreError
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
-from fednode_clients.limits import Limits
-from fednode_clients.membership import Members, Parts, Place
+from fednode_clients.limits import MemberLimits
+from fednode_clients.membership import MemberParts, Members, NodeContext
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 
@@ -74,7 +74,7 @@ def test_a_disk_that_cannot_count_admits_nobody(folder: KeyFolder) -> None:
 
 @pytest.mark.parametrize("member", ["client-1", "holder-1"])
 def test_a_boxed_task_too_many_is_refused_with_a_reason_and_leaves_nothing(tmp_path: Path, member: str) -> None:
-    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), Limits(max_tasks=2))
+    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), MemberLimits(max_tasks=2))
     task = kit.task()
     for number in range(2):
         give(kit, member, TaskCard(f"{TASK}-{number}", task.cohort, task.sum_params))
@@ -95,7 +95,7 @@ def give(kit: FakeCohort, member: str, card: TaskCard) -> None:
 
 
 def test_a_ceremony_too_many_is_refused_before_a_secret_is_kept(tmp_path: Path) -> None:
-    kit = FakeCohort(tmp_path, Size(clients=3, holders=2), None, Limits(max_tasks=1))
+    kit = FakeCohort(tmp_path, Size(clients=3, holders=2), None, MemberLimits(max_tasks=1))
     agreed = agree_on_key(kit.node(), kit.task())
     before = files(kit.folder("holder-1"))
     card = replace(agreed.card, task="another")
@@ -109,7 +109,7 @@ def test_a_ceremony_too_many_is_refused_before_a_secret_is_kept(tmp_path: Path) 
 @pytest.mark.parametrize("member", ["client-1", "holder-1"])
 def test_tasks_that_were_closed_make_room_and_stay_refused_for_ever(tmp_path: Path, member: str) -> None:
     """Whoever speaks in the node's place fills the cap; the member's owner empties it, and opens nothing by that."""
-    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), Limits(max_tasks=2))
+    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), MemberLimits(max_tasks=2))
     task, taken = kit.task(), []
     for _ in range(3):
         fresh = [f"made-up-{len(taken) + number}" for number in range(2)]
@@ -139,5 +139,5 @@ def test_the_cap_is_the_members_own(tmp_path: Path) -> None:
     KeyFolder.create(tmp_path / "client-1", "client-1", SigningKey.generate().public)
     for node, most in (({}, 1_000), ({"max-tasks": 7}, 7)):
         own = {"key-folder": str(tmp_path / "client-1"), **node}
-        client = Members(Parts()).client(Place(1, own, {"max-tasks": 1_000_000}))
+        client = Members(MemberParts()).client(NodeContext(1, own, {"max-tasks": 1_000_000}))
         assert client._limits.max_tasks == most

@@ -12,13 +12,13 @@ from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.requests import read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
-from fednode_clients.client.model_copy import Chunks, Copy, CopyRoom
+from fednode_clients.client.model_copy import Chunks, ModelCopy, ModelCopyStore
 from fednode_clients.client.privatise import ClippedSum, add_noise, bound, seal
 from fednode_clients.keyfolder.audit_log import damaged
-from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import KnownTask, Schemes, recalled_task, verified_task
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng
 from fednode_crypto.identity import BoxPublicKey, seal_box
 from fednode_crypto.interfaces import Sealer
@@ -38,11 +38,11 @@ class _Consent:
 class Client:
     """One client on one machine. What it promised and sent lies in its key folder, so a restart changes nothing."""
 
-    def __init__(self, folder: KeyFolder, limits: Limits, schemes: Schemes, rng: Rng) -> None:
+    def __init__(self, folder: KeyFolder, limits: MemberLimits, schemes: Schemes, rng: Rng) -> None:
         self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
         self._known: dict[str, tuple[KnownTask, Sealer]] = {}
         self._agreed: dict[bytes, _Consent] = {}
-        self._copies = CopyRoom(folder)
+        self._copies = ModelCopyStore(folder)
 
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task and its joint key, keep them, say "ready". Raises `PeerFault` with the reason to refuse."""
@@ -50,11 +50,11 @@ class Client:
         self._remember(verified_task(self.folder, self._schemes, task, parts, self._limits.max_tasks))
         return self.folder.signer.write("ready", Topic(task))
 
-    def join(self, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> Copy | bytes:
+    def join(self, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> ModelCopy | bytes:
         """The model to train from, if the round may be joined; or the update that was sealed for this very spec before.
 
         `parts` are what came with the spec: the model's outline and, where the scheme has boxes, the holders' keys for
-        this round; `chunks` are those of the model that came. Raises `PeerFault`: what `Limits.check`,
+        this round; `chunks` are those of the model that came. Raises `PeerFault`: what `MemberLimits.check`,
         `BoxKeys.verified`, `KnownTask.check` and `CopyRoom.take` raise, "second-spec" for a round that this client
         joined under another spec, "round-cap" if it has joined as many rounds of the task as it ever will,
         "past-round", "not-a-client"; `StoreError` if its record is lost, also where it would only repeat itself.
@@ -131,7 +131,7 @@ class Client:
         """
         if spec.digest() not in self._agreed:
             raise PeerFault(Reason.NO_CONSENT, f"round {spec.round} of {spec.task} was not joined under this spec")
-        with alone(self.folder):
+        with exclusive(self.folder):
             earlier = self._earlier(spec)
             return self._sealed(spec, total) if earlier is None else earlier
 

@@ -27,7 +27,7 @@ Chunks: TypeAlias = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ModelCopy:
     """A whole model whose digest is that of `basis`, checked in the `round` of `task` whose spec has the digest `spec`.
 
     Arrays are float32, read-only.
@@ -51,7 +51,7 @@ class Copy:
         return {name: self.arrays[name] for name in self.outline.frozen.names}
 
 
-class CopyRoom:
+class ModelCopyStore:
     """Room for one copy: a node that names many models or tasks makes this client hold no more.
 
     In memory; and in the key folder where that can save a download, since Flower may start a process for each message.
@@ -59,10 +59,10 @@ class CopyRoom:
 
     def __init__(self, folder: KeyFolder) -> None:
         self._folder = folder
-        self._copy: Copy | None = None
-        self._on_disk: Copy | None = None
+        self._copy: ModelCopy | None = None
+        self._on_disk: ModelCopy | None = None
 
-    def take(self, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> Copy:
+    def take(self, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> ModelCopy:
         """The model to train from: what came, and what was held already.
 
         Raises `PeerFault`: "missing-chunks" where these do not make the round's model, so that all of it has to be
@@ -84,18 +84,18 @@ class CopyRoom:
                 raise PeerFault(Reason.ANOTHER_MODEL, "the arrays are not those that the round names")
             raise PeerFault(Reason.MISSING_CHUNKS, "what was sent does not make the round's model with what I hold")
         basis = Basis(spec.model_version, spec.model_digest)
-        copy = Copy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
+        copy = ModelCopy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
         self._keep(copy, spec.terms.staleness)
         return copy
 
-    def _held(self, task: str) -> Copy | None:
+    def _held(self, task: str) -> ModelCopy | None:
         if self._copy is None or self._copy.task != task:
             self._copy = self._on_disk = self._recalled(task)
         return self._copy
 
     # --- on disk
 
-    def _keep(self, copy: Copy, staleness: int) -> None:
+    def _keep(self, copy: ModelCopy, staleness: int) -> None:
         self._copy = copy
         # where every chunk changes in every round and none may be old, a copy on disk would never be used
         if not (copy.outline.frozen.names or staleness):
@@ -140,7 +140,7 @@ class CopyRoom:
             if chunk.id not in kept:
                 self._folder.drop(f"{_INDEX}/{chunk.id}")
 
-    def _recalled(self, task: str) -> Copy | None:
+    def _recalled(self, task: str) -> ModelCopy | None:
         """The copy of this task in the key folder, if it is whole."""
         index = self._folder.get(_INDEX)
         if index is None:
@@ -159,7 +159,7 @@ class CopyRoom:
             spec, number = fields.octets("spec", 32), fields.integer("round", 0, 1 << 62)
         except (PeerFault, ValueError):
             return None
-        return Copy(task, number, spec, basis, outline, arrays) if outline.digest(arrays) == basis.digest else None
+        return ModelCopy(task, number, spec, basis, outline, arrays) if outline.digest(arrays) == basis.digest else None
 
 
 def _check(outline: Outline, chunks: Chunks) -> None:
@@ -205,7 +205,7 @@ def _array(name: str, shape: tuple[int, ...], chunks: Chunks, held: NDArray[np.g
     return array
 
 
-def _may_lag(held: Copy, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes]) -> bool:
+def _may_lag(held: ModelCopy, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes]) -> bool:
     """Whether the task lets this client train from an older copy, and holders vouch that it was not its alone.
 
     Without their word a node could name a model of its own making to one client, and have its update counted in a

@@ -25,7 +25,7 @@ _ROUND = 8
 
 
 @dataclass(frozen=True, slots=True)
-class BoxRoom:
+class BoxStore:
     """Where one holder keeps the key and the boxes of the round that is on; there is never more than one."""
 
     folder: KeyFolder = field(repr=False)

@@ -25,7 +25,7 @@ from fednode_crypto.identity import open_box, seal_box
 from fednode_crypto.interfaces import Contribution, HolderShare
 
 
-class KeyMaker:
+class KeyCeremony:
     """Makes one holder's part of joint keys, and keeps its share of each in the key folder."""
 
     def __init__(self, folder: KeyFolder, schemes: Schemes, rng: Rng, most_tasks: int) -> None:

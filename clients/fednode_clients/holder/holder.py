@@ -21,14 +21,14 @@ from fednode.protocol.requests import (
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import canonical, digest, split_parts
-from fednode_clients.holder.box_store import BoxRoom
-from fednode_clients.holder.ceremony import KeyMaker, keyed
+from fednode_clients.holder.box_store import BoxStore
+from fednode_clients.holder.ceremony import KeyCeremony, keyed
 from fednode_clients.holder.roster import check_roster
 from fednode_clients.keyfolder.audit_log import damaged
-from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import KnownTask, Schemes, recalled_task, verified_task
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng, Tampered
 
 
@@ -55,10 +55,10 @@ class _Opening:
 class Holder:
     """One holder on one machine, with its own limits."""
 
-    def __init__(self, folder: KeyFolder, limits: Limits, schemes: Schemes, rng: Rng) -> None:
+    def __init__(self, folder: KeyFolder, limits: MemberLimits, schemes: Schemes, rng: Rng) -> None:
         self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
-        self._keys = KeyMaker(folder, schemes, rng, limits.max_tasks)
-        self._room = BoxRoom(folder)
+        self._keys = KeyCeremony(folder, schemes, rng, limits.max_tasks)
+        self._room = BoxStore(folder)
         self._known: dict[str, KnownTask] = {}
 
     def handle(self, frame: bytes) -> Envelope:
@@ -76,7 +76,7 @@ class Holder:
         if kind not in steps:
             raise PeerFault(Reason.UNEXPECTED, f"a holder does not know {kind[:32]!r}")
         # whoever asks two things at once is answered as if one had come after the other
-        with alone(self.folder):
+        with exclusive(self.folder):
             if kind != "close":
                 # a record that was lost must not be found out at the last step only; destroying a key is always right
                 self.folder.settle()
@@ -169,7 +169,7 @@ class Holder:
         """This holder's part of the sum over one roster, the same bytes if the very same is asked again.
 
         Under a boxed scheme the confirmations of enough holders come with the request. Raises `PeerFault`: what
-        `Limits.check`, `check_roster` and `Confirmations.verified` raise, "another-task", "not-confirmed",
+        `MemberLimits.check`, `check_roster` and `Confirmations.verified` raise, "another-task", "not-confirmed",
         "already-confirmed", "already-opened", "round-cap" or "bad-request". The record is on disk before the answer
         leaves.
         """

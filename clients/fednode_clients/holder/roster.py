@@ -5,13 +5,13 @@ from fednode.protocol.envelope import Signed, Topic
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
 from fednode_clients.keyfolder.tasks import KnownTask
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 
 
-def check_roster(known: KnownTask, limits: Limits, spec: RoundSpec, roster: tuple[Signed, ...]) -> None:
+def check_roster(known: KnownTask, limits: MemberLimits, spec: RoundSpec, roster: tuple[Signed, ...]) -> None:
     """Return if the roster may be opened.
 
-    Raises `PeerFault`: what `Limits.check` raises, "repeated", "min-survivors", "too-many", "stranger",
+    Raises `PeerFault`: what `MemberLimits.check` raises, "repeated", "min-survivors", "too-many", "stranger",
     "bad-signature" or "another-spec".
     """
     wanted_role = "holder" if spec.round == KEY_CHECK_ROUND else "client"
@@ -23,7 +23,7 @@ def check_roster(known: KnownTask, limits: Limits, spec: RoundSpec, roster: tupl
     least = (
         known.card.sum_params.holders
         if wanted_role == "holder"
-        else max(spec.terms.min_survivors, limits.min_survivors)
+        else max(spec.terms.min_survivors, limits.floor_survivors)
     )
     if len(names) < least:
         raise PeerFault(Reason.MIN_SURVIVORS, f"{len(names)} updates in the roster, {least} are the least")

@@ -10,7 +10,7 @@ from fednode_clients.keyfolder.folder import KeyFolder
 
 
 @contextmanager
-def alone(folder: KeyFolder) -> Iterator[None]:
+def exclusive(folder: KeyFolder) -> Iterator[None]:
     """Wait until no other thread or process works on this key folder, and keep them out for the block.
 
     Flower may run two of a member's messages side by side, each in a process of its own: without this, both would find

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fednode.disk.atomic import sync_folder, write_whole
 from fednode.errors import StoreError
 from fednode_clients.keyfolder.audit_log import RECORD_FILE
-from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import RETIRED, TASKS, KeyFolder, hashed, marks
 
 _NAMED_BY = ("joined", "confirmed", "opened")
@@ -30,7 +30,7 @@ def retire(folder: KeyFolder, others: Collection[str] = ()) -> Retired:
     and trust stay, so the member can take new tasks: what is closed does not count for its `max-tasks`. Raises
     `StoreError`; then some may not be closed yet.
     """
-    with alone(folder):
+    with exclusive(folder):
         try:
             retired, state = folder.path / RETIRED, folder.path / "state"
             retired.mkdir(mode=0o700, exist_ok=True)

@@ -23,7 +23,7 @@ from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import box_context, box_name
 from fednode.protocol.requests import close_request, frame_kind, key_request, roster_part, spec_frame
 from fednode_clients.holder.holder import Holder
-from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
 from fednode_crypto import Tampered
@@ -124,17 +124,17 @@ def test_two_rosters_at_the_same_moment_get_one_answer(node, monkeypatch):
 
 
 def test_control_without_the_lock_both_are_answered(node, monkeypatch):
-    monkeypatch.setattr("fednode_clients.holder.holder.alone", lambda _: nullcontext())
+    monkeypatch.setattr("fednode_clients.holder.holder.exclusive", lambda _: nullcontext())
     assert asked_at_once(node, monkeypatch, 30.0) == ["answer", "answer"]
 
 
 def test_the_lock_is_let_go_when_its_block_fails(ring):
     folder = ring.cohort.folder("holder-1")
     for _ in range(2):
-        with pytest.raises(KeyError), alone(folder):
+        with pytest.raises(KeyError), exclusive(folder):
             raise KeyError("inside")
     shutil.rmtree(folder.path)
-    with pytest.raises(StoreError, match=r"turn\.lock"), alone(folder):
+    with pytest.raises(StoreError, match=r"turn\.lock"), exclusive(folder):
         raise AssertionError("entered without a lock")
 
 

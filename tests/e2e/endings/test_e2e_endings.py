@@ -32,7 +32,7 @@ from fednode.server import GridChannel
 from fednode.settings import to_run_config
 from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.membership import Parts
+from fednode_clients.membership import MemberParts
 from fednode_study import study
 
 PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
@@ -241,7 +241,7 @@ def test_a_run_on_flowers_engine_goes_on_when_whoever_submitted_it_is_gone(tmp_p
     settings, keys = small_settings(tmp_path, rounds=1), tmp_path / "keys"
     config = to_run_config(settings) | {"key-root": str(keys)}
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
-    grid = InProcGrid(build_app(Parts(), study.train), names, config)
+    grid = InProcGrid(build_app(MemberParts(), study.train), names, config)
     monkeypatch.setattr("sys.stderr", Gone())
     run_in_process(node_app(), grid, config)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from fednode.assemble.serve import simulated_keys
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder, temporary_folder_at
 from fednode.disk.private import make_private
 from fednode.errors import ConfigError, StoreError
-from fednode_clients.membership import Place, key_folder, shared_root
+from fednode_clients.membership import NodeContext, key_folder, shared_root
 
 RUN = {"clients": 2, "holders": 2}
 FAULTS = {
@@ -62,9 +62,9 @@ def test_a_foreseeable_folder_that_is_not_ours_alone_is_refused_by_node_and_memb
     with pytest.raises(ConfigError, match=expected), simulated_keys(7, RUN):
         pytest.fail("keys were made")
     with pytest.raises(ConfigError, match=expected):
-        key_folder(Place(7, {"partition-id": 0}, RUN))
+        key_folder(NodeContext(7, {"partition-id": 0}, RUN))
     # whoever names a folder is not asked for this one
-    assert key_folder(Place(7, {"partition-id": 0}, {**RUN, "key-root": "/own"})) == Path("/own/client-1")
+    assert key_folder(NodeContext(7, {"partition-id": 0}, {**RUN, "key-root": "/own"})) == Path("/own/client-1")
     with simulated_keys(7, {**RUN, "key-root": str(place / "own" / "keys")}) as keys:
         assert keys.stat().st_mode & 0o777 == 0o700 and keys.parent.stat().st_mode & 0o777 == 0o700
 
@@ -78,7 +78,7 @@ def test_it_is_made_for_this_user_alone_and_both_find_the_same(place: Path, umas
             shared = shared_root(RUN)
             assert shared is not None and keys.parent == shared
             assert {path.stat().st_mode & 0o777 for path in (keys, shared)} == {0o700}
-            assert key_folder(Place(7, {"partition-id": 0}, RUN)) == keys / "client-1"
+            assert key_folder(NodeContext(7, {"partition-id": 0}, RUN)) == keys / "client-1"
         assert not keys.exists() and shared.exists()
     finally:
         os.umask(before)

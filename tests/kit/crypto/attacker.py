@@ -18,7 +18,7 @@ from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import read_spec, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import digest
-from fednode_clients.limits import Limits
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import SealedSum, scheme
 
 MOST = 1 << 26
@@ -30,7 +30,7 @@ class Refused(Exception):
     """A member said no; the text is its reason."""
 
 
-def real_cohort(root: Path, size: Size = RING, limits: Limits | None = None) -> FakeCohort:
+def real_cohort(root: Path, size: Size = RING, limits: MemberLimits | None = None) -> FakeCohort:
     return FakeCohort(root, size, scheme(size.scheme), limits)
 
 

@@ -16,7 +16,7 @@ from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.client import model_copy as copies
-from fednode_clients.client.model_copy import Copy, CopyRoom
+from fednode_clients.client.model_copy import ModelCopy, ModelCopyStore
 
 SIZE = Size(clients=3, holders=3)
 
@@ -39,7 +39,7 @@ class Desk:
         self.restart()
 
     def restart(self) -> None:
-        self.room = CopyRoom(self.kit.folder("client-1"))
+        self.room = ModelCopyStore(self.kit.folder("client-1"))
 
     def outline(self, trained) -> Outline:
         return outline_of(trained, self.frozen)
@@ -51,7 +51,7 @@ class Desk:
             task, number, number if version is None else version, digest, key, key, self.terms, SIZE.sum_params()
         )
 
-    def take(self, spec, trained, chunks=None, parts=None) -> Copy:
+    def take(self, spec, trained, chunks=None, parts=None) -> ModelCopy:
         sent = chunked({**trained, **self.frozen}) if chunks is None else chunks
         return self.room.take(self.card, spec, {"model": self.outline(trained).to_bytes(), **(parts or {})}, sent)
 
@@ -79,7 +79,7 @@ def icy(tmp_path):
     return Desk(tmp_path, FROZEN)
 
 
-def same(copy: Copy, arrays) -> bool:
+def same(copy: ModelCopy, arrays) -> bool:
     return list(copy.arrays) == list(arrays) and all(np.array_equal(copy.arrays[n], arrays[n]) for n in arrays)
 
 

@@ -1,4 +1,4 @@
-"""What a crash leaves half written in a key folder is removed by the next who is alone there, and nothing else is."""
+"""Files that a crash left half written in a key folder are removed by the next exclusive user, and nothing else is."""
 
 import re
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fednode.disk.temp_files import sweep_temp_files
-from fednode_clients.keyfolder.exclusive import alone
+from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
 from fednode_crypto.identity import SigningKey
@@ -47,14 +47,14 @@ def test_what_a_crash_left_is_gone_once_somebody_is_alone(folder: KeyFolder, mon
     folder.record({"round": 1})
     assert leave(folder, monkeypatch) == {"state", "tasks", "retired"}
     before = {path for path in folder.path.rglob("*") if not path.name.startswith(".")}
-    with alone(KeyFolder.open(folder.path)):
+    with exclusive(KeyFolder.open(folder.path)):
         assert halves(folder) == set()
     assert {path for path in folder.path.rglob("*") if not path.name.startswith(".")} == before
     assert folder.get("share/2") == b"kept" and folder.get("share/1") is None and len(folder.recorded()) == 1
 
 
 def test_what_another_writes_just_now_stays(folder: KeyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients keep tasks and copies without being alone: whoever is must not take a file out of their hands."""
+    """Clients keep tasks and copies without an exclusive lock: its owner must leave their files alone."""
     written, go, replace = threading.Event(), threading.Event(), Path.replace
 
     def slow(path: Path, target: Path) -> Path:
@@ -67,7 +67,7 @@ def test_what_another_writes_just_now_stays(folder: KeyFolder, monkeypatch: pyte
     writer.start()
     try:
         assert written.wait(60)
-        with alone(folder):
+        with exclusive(folder):
             assert halves(folder) == {"state"}
     finally:
         go.set()
@@ -89,6 +89,6 @@ def test_only_files_aside_are_swept_and_a_folder_that_is_not_there_is_none(tmp_p
 def test_what_cannot_be_removed_keeps_nobody_from_working(folder: KeyFolder) -> None:
     aside = folder.path / "state" / f".{'0' * 40}.01234567"
     aside.mkdir()
-    with alone(folder):
+    with exclusive(folder):
         folder.put("share/1", b"kept")
     assert folder.get("share/1") == b"kept" and aside.exists()
