@@ -1,4 +1,4 @@
-"""Two Flower mods for anyone's ClientApp: `limits_mod` refuses rounds, `sealing_mod` lets nothing out that is not sealed.
+"""Two Flower mods for any ClientApp: `limits_mod` refuses rounds, `sealing_mod` seals what leaves the member.
 
     app = ClientApp()
 

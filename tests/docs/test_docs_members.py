@@ -16,6 +16,7 @@ from fednode.reports import parse_report
 from fednode.settings import RunSettings, to_run_config
 from fednode_clients.app import build_app
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.limits import MemberLimits
 from fednode_clients.membership import MemberParts
 from fednode_study import study
 

@@ -1,4 +1,4 @@
-"""Somebody else's ClientApp, with a model of their own, built from the docstrings: mods, `MemberParts`, Flower's strategy."""
+"""A ClientApp and a model of somebody else, built from the docstrings: mods, `MemberParts`, Flower's strategy."""
 
 from dataclasses import dataclass
 

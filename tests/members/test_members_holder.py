@@ -215,7 +215,7 @@ def test_a_floor_that_no_cohort_can_reach_is_no_promise_of_noise(tmp_path):
     desk = Desk(tmp_path)
     crowd = replace(desk.spec().terms, min_survivors=1_000_000, local_variance=1)
     desk.must_refuse(desk.frame(spec=replace(desk.spec(), terms=crowd)), "min-survivors")
-    with pytest.raises(PeerFault, match="min-survivors.*4"):
+    with pytest.raises(PeerFault, match="min-survivors"):
         MemberLimits().check(replace(desk.spec(), terms=crowd), 4)
 
 

@@ -13,7 +13,7 @@ from kit.coherence.round_search import Trouble, search_rounds
 from fednode.cache.coherence import RoundDirectory
 from fednode.driver.downloads import Downloads
 from fednode.protocol.chunks import Outline
-from fednode_clients.client.model_copy import CopyRoom, _assembled
+from fednode_clients.client.model_copy import ModelCopyStore, _assembled
 
 
 @pytest.mark.parametrize("name", ROUNDS)
@@ -59,7 +59,7 @@ class ForgetsToInvalidate(RoundDirectory):
         return replace(RoundDirectory.write(self, keys)[0], standings=self.standings), {}
 
 
-class TrustsTheNode(CopyRoom):
+class TrustsTheNode(ModelCopyStore):
     """Planted: computes from whatever the chunks that came make with those that it holds."""
 
     def take(self, card, spec, parts, chunks):
@@ -69,7 +69,7 @@ class TrustsTheNode(CopyRoom):
         return super().take(card, replace(spec, model_digest=outline.digest(arrays)), parts, chunks)
 
 
-class LagsWithoutBound(CopyRoom):
+class LagsWithoutBound(ModelCopyStore):
     """Planted: uses a copy that the holders vouch for, however old."""
 
     def take(self, card, spec, parts, chunks):
@@ -96,7 +96,7 @@ PLANTED = [
 
 @pytest.mark.parametrize(("fault", "trouble", "found"), PLANTED)
 def test_a_planted_fault_of_the_round_protocol_is_found(fault, trouble, found):
-    place = {RoundDirectory: "directory", Downloads: "downloads", CopyRoom: "room"}[fault.__mro__[1]]
+    place = {RoundDirectory: "directory", Downloads: "downloads", ModelCopyStore: "room"}[fault.__mro__[1]]
     sides = replace(trouble.sides, **{place: fault})
     with pytest.raises(Violation, match=found):
         search_rounds(replace(trouble, sides=sides))

@@ -1,5 +1,5 @@
 """The two sides of a round, asked one question at a time: the real `Downloads` with its `RoundDirectory`, and the real
-`CopyRoom` over a folder in memory. Each is put into the state that is asked about, and read back after it.
+`ModelCopyStore` over a folder in memory. Each is put into the state that is asked about, and read back after it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.client.model_copy import CopyRoom
+from fednode_clients.client.model_copy import ModelCopyStore
 from fednode_clients.keyfolder.folder import KeyFolder
 
 TASK = "task"
@@ -43,11 +43,11 @@ class Sides:
     """Whether copies are kept on disk: there are frozen arrays, or older copies may be used."""
     downloads: type[Downloads] = Downloads
     directory: type[RoundDirectory] = RoundDirectory
-    room: type[CopyRoom] = CopyRoom
+    room: type[ModelCopyStore] = ModelCopyStore
 
 
 class MemoryFolder:
-    """What a `CopyRoom` needs of a key folder."""
+    """What a `ModelCopyStore` needs of a key folder."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = dict(files)
@@ -156,8 +156,8 @@ class World:
                 raise Violation("a restart between two messages changes what a client does")
         return after
 
-    def _holding(self, copy: Round, folder: MemoryFolder) -> CopyRoom:
-        room = CopyRoom(folder)
+    def _holding(self, copy: Round, folder: MemoryFolder) -> ModelCopyStore:
+        room = ModelCopyStore(folder)
         room.take(self.card, self.spec(copy), self._parts(None), chunked(arrays_of(copy.model)))
         room.__class__ = self.sides.room
         return room
@@ -167,7 +167,7 @@ class World:
         self._holding(copy, folder)
         return folder.files
 
-    def _taken(self, room: CopyRoom, copy: Round | None, message: Down) -> tuple[Round | None, Up]:
+    def _taken(self, room: ModelCopyStore, copy: Round | None, message: Down) -> tuple[Round | None, Up]:
         chunks = chunked(arrays_of(message.round.model))
         sent = {f"{name}/0": chunks[f"{name}/0"] for k, name in enumerate(ARRAYS) if message.send >> k & 1}
         try:
