@@ -55,7 +55,7 @@ class Client:
 
         `parts` are what came with the spec: the model's outline and, where the scheme has boxes, the holders' keys for
         this round; `chunks` are those of the model that came. Raises `PeerFault`: what `MemberLimits.check`,
-        `BoxKeys.verified`, `KnownTask.check` and `ModelCopyStore.take` raise, "second-spec" for a round that this client
+        `BoxKeys.verified`, `KnownTask.check` and `ModelCopyStore.take` raise, "second-spec" for one that it
         joined under another spec, "round-cap" if it has joined as many rounds of the task as it ever will,
         "past-round", "not-a-client"; `StoreError` if its record is lost, also where it would only repeat itself.
         """

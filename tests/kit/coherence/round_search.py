@@ -1,4 +1,4 @@
-"""Breadth-first search of the protocol that a run drives: the real `Downloads` and `ModelCopyStore`, every order of events.
+"""Breadth-first search: the protocol that a run drives: the real `Downloads` and `ModelCopyStore`, any order of events.
 
 Rounds are not bounded: a world is written with the smallest numbers that tell the same (`kit.coherence.round_parts`).
 Within a round nothing is lost for nothing; what goes wrong is bounded on each path: a message lost, a reply that comes
