@@ -5,7 +5,6 @@ from pathlib import Path
 
 from fednode.clock import Clock, SystemClock
 from fednode.observer import Observer, RoundProgress
-from fednode.reports.figures import bound, plain, plural, size
 
 _QUIET = 5.0
 """Seconds without a line after which the progress of a step is shown."""
@@ -13,6 +12,8 @@ _QUIET = 5.0
 
 def describe(progress: RoundProgress) -> str:
     """One round in one line, without its number."""
+    from fednode.reports.figures import bound, plain, size
+
     accuracy = "not measured" if progress.accuracy is None else f"{100 * progress.accuracy:.1f} %"
     parts = [
         f"survivors {progress.survivors}/{progress.invited}",
@@ -44,7 +45,7 @@ class LineObserver(Observer):
 
     def started(self, rounds: int) -> None:
         """Say how many rounds there are."""
-        self.say(f"{plural(rounds, 'round')} ahead")
+        self.say(f"rounds ahead: {rounds}")
 
     def phase(self, text: str) -> None:
         """Say what begins."""

@@ -1,4 +1,4 @@
-"""The commands, and the one door through which every error leaves."""
+"""The commands, and the one place where errors become a sentence and an exit code."""
 
 import io
 import sys
@@ -20,7 +20,8 @@ from fednode.errors import Interrupted
 
 app = typer.Typer(
     name="fednode",
-    help="A federated-learning aggregation node: sealed updates, a privacy ledger, a model out.",
+    help="Train one model on the records of many clients, none of whom shows what it learned.",
+    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -44,16 +45,13 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def _top(
-    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(USAGE)
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,27 +61,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = None if arguments is None else list(arguments)
         outcome = app(args=given, prog_name="fednode", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError:
-        # the help is on the screen by then, and says it all
+        # the help was printed
         return USAGE
     except click.ClickException as error:
-        return _say(_usage_sentence(error), USAGE)
+        # typer writes its guess into the message, and click would add the same one
+        return _say(error.message if "Did you mean" in error.message else error.format_message(), USAGE)
     except (KeyboardInterrupt, click.Abort):
         return _say("aborted", Interrupted.exit_code)
-    except Exception as error:  # noqa: BLE001 (the last door: what nobody foresaw still ends in one sentence)
+    except Exception as error:  # noqa: BLE001 - every error ends here
         return _say(sentence_of(error), exit_code_of(error))
     return outcome if isinstance(outcome, int) else 0
 
 
 def _never_fail_to_print() -> None:
-    """Escape what the terminal's encoding does not have, as in names of files, instead of ending with an error."""
+    """Escape letters that the terminal's encoding lacks, as in file names: printing them would raise an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _usage_sentence(error: click.ClickException) -> str:
-    # typer writes its guess into the message and click adds the same one when it formats it
-    return error.message if "Did you mean" in error.message else error.format_message()
 
 
 def _say(sentence: str, code: int) -> int:

@@ -3,44 +3,32 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fednode.errors import (
-    BudgetExhausted,
-    ConfigError,
-    DataError,
-    FednodeError,
-    Interrupted,
-    OpeningRejected,
-    StoreError,
-    TooFewHolders,
-    TooFewSurvivors,
-)
+from fednode import errors
+from fednode.errors import FednodeError, StoreError
 
 UNEXPECTED: Final = 1
-USAGE: Final = ConfigError.exit_code
+USAGE: Final = errors.ConfigError.exit_code
 
 CAUSES: Final[dict[int, str]] = {
     0: "the run ended as planned",
-    UNEXPECTED: "an error that nobody foresaw; its traceback is in run.log",
-    ConfigError.exit_code: "a setting or a flag cannot work",
-    DataError.exit_code: "the data, or the run looked for, are missing or unreadable",
-    BudgetExhausted.exit_code: "the privacy budget does not hold what was asked",
-    TooFewSurvivors.exit_code: "too few updates arrived, or found room in the cache",
-    TooFewHolders.exit_code: "too few key holders answered",
-    OpeningRejected.exit_code: "the opened sum failed its check",
-    StoreError.exit_code: "a disk, a key folder or a cache could not be used, or a ledger was changed (full cache: 5)",
-    Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
+    UNEXPECTED: "unexpected error; its traceback is in run.log",
+    USAGE: "a setting or a flag is not valid",
+    errors.DataError.exit_code: "the data, or the run that was named, cannot be found or read",
+    errors.BudgetExhausted.exit_code: "the privacy budget is too small for what was asked",
+    errors.TooFewSurvivors.exit_code: "too few updates arrived, or the cache had no room for them",
+    errors.TooFewHolders.exit_code: "too few key holders answered",
+    errors.OpeningRejected.exit_code: "the opened sum failed its check",
+    StoreError.exit_code: "a file, a disk, a key folder or a cache failed, or a ledger was changed",
+    errors.Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
 }
 """Every code that the command line ends with."""
 
-
 LEDGER_CAUSES: Final[dict[int, str]] = {
-    0: "every line and hash holds, and the head is the one in report.json, if that lies beside it",
-    DataError.exit_code: "the file is missing, unreadable or empty",
-    StoreError.exit_code: "a line was changed, is cut short or is no line of a ledger, or the ledger was cut or "
-    "continued since report.json was written",
+    0: "the ledger is whole; its last hash is the one in the report.json beside it, if there is one",
+    errors.DataError.exit_code: "the file is missing, unreadable or empty",
+    StoreError.exit_code: "a line was changed or cut short, or the ledger was cut or continued after the report",
 }
 """What the codes of `fednode ledger` mean; `CAUSES` has the others."""
-
 
 OPTIONAL: Final = frozenset({"matplotlib", "opacus", "redis", "safetensors", "sklearn", "tenseal", "torch"})
 """Modules that a key holder's installation does not have; see the extras in pyproject.toml."""
@@ -66,11 +54,11 @@ def printable(text: str) -> str:
 
 def sentence_of(error: BaseException) -> str:
     """An error as one printable line. One that is not ours also names its type: its text was not written for people."""
-    words = printable(str(error))
+    words, kind = printable(str(error)), type(error).__name__
     if isinstance(error, FednodeError):
-        return words or type(error).__name__
+        return words or kind
     if isinstance(error, OSError) and error.filename is not None:
         return printable(f"{error.filename} cannot be used: {error.strerror}; name another file or folder")
     if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
         return f"{error.name} is not installed here; install all of FedNode with: pip install 'fednode[run]'"
-    return f"unexpected {type(error).__name__}: {words}" if words else f"unexpected {type(error).__name__}"
+    return f"unexpected {kind}: {words}" if words else f"unexpected {kind}"

@@ -1,4 +1,4 @@
-"""One flag for every setting, read off the settings themselves so that none can be forgotten."""
+"""One flag for every setting, generated from the settings."""
 
 import inspect
 from collections.abc import Callable
@@ -10,14 +10,13 @@ from pydantic.fields import FieldInfo
 from fednode.settings import RunSettings
 from fednode.settings.sources import flag_name
 
-_SAID_IN_WORDS: Final = "[default"
+_HAS_DEFAULT: Final = "[default"
 
 
 def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command `command(own parameters, **flags)` one option for each setting, all None unless given.
 
-    The options arrive as text: `resolve` reads them by the same rules as file and environment, so that a bad value gets
-    the same sentence wherever it came from.
+    The options arrive as text: `resolve` checks values from flags, file and environment by the same rules.
     """
     known = inspect.signature(command).parameters.values()
     own = [p for p in known if p.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -45,7 +44,7 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
 
 def _help(field: FieldInfo) -> str:
     words = field.description or ""
-    if _SAID_IN_WORDS not in words and field.default not in (None, ()):
+    if _HAS_DEFAULT not in words and field.default not in (None, ()):
         words = f"{words} [default: {field.default}]"
     # square brackets are markup to rich
     return words.replace("[", r"\[")

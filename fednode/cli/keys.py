@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from fednode.errors import ConfigError
-from fednode.reports.figures import plural
 
 keys_app = typer.Typer(
     help="Make keys, enrol members, show what is there. Secrets stay in the folder that they were made in.",
@@ -81,6 +80,7 @@ def enrol_command(
     """
     from fednode.cli import keys_enrol as enrolment
     from fednode.disk.atomic import write_whole
+    from fednode.reports.figures import plural
 
     if not client or not holder:
         raise ConfigError("a cohort needs clients and holders: give --client CARD and --holder CARD, each repeated")
@@ -103,6 +103,7 @@ def retire_command(
     For a folder whose record is damaged, that was copied, that was put back from a backup, or that has taken its
     max-tasks. What it took since that backup it does not know: name those tasks with --task. New tasks can be taken.
     """
+    from fednode.reports.figures import plural
     from fednode_clients.keyfolder.folder import KeyFolder
     from fednode_clients.keyfolder.retire import retire
 

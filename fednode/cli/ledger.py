@@ -1,4 +1,4 @@
-"""`fednode ledger`: check a ledger and price it again, without the node and without writing to it."""
+"""`fednode ledger`: check a ledger and compute what it spent, without the node and without writing to it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 
-def ledger_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The ledger of a run, such as runs/<id>/ledger.jsonl.")],
-) -> None:
-    """Verify every line and hash of a ledger FILE, and print what it says was spent. Nothing is written."""
+def ledger_command(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
+    """Check a run's ledger and compute again what it spent. Nothing is written.
+
+    FILE is the ledger of a run, such as runs/ID/ledger.jsonl.
+    """
     from fednode.reports.ledger_check import ledger_lines
 
     for line in ledger_lines(file):

@@ -1,6 +1,6 @@
 """`fednode predict`: use the model of a finished run.
 
-Arguments are explained in the command's docstring: this typer does not show their `help` under click 8.5.
+The docstring explains the arguments: this typer does not show their `help` under click 8.5.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ def predict_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER")],
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...")],
 ) -> None:
-    """Say which intent a message has, and how sure the model of a run is.
+    """Label messages with the model of a finished run, and print how certain the model is.
 
-    RUN_FOLDER is a finished run's folder, such as runs/<id>; each TEXT is one message, in quotes.
+    RUN_FOLDER is the run's folder, such as runs/ID; each TEXT is one message, in quotes.
     """
     from fednode.assemble import predict
 

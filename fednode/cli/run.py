@@ -1,4 +1,4 @@
-"""`fednode run`: settle the settings, then plan or run, and watch."""
+"""`fednode run`: resolve the settings, then show the plan or run it."""
 
 import os
 import sys
@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from fednode.assemble.lines import LineObserver
-from fednode.cli.exits import exit_code_of, sentence_of
 from fednode.cli.flags import with_setting_flags
 from fednode.cli.progress import watcher_for, watching
 from fednode.cli.signals import stop_on_interrupt
@@ -25,43 +24,35 @@ DEFAULT_FILE: Final = Path("fednode.toml")
 @with_setting_flags
 def run_command(
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help=r"Settings file \[default: fednode.toml if there].")
+        Path | None,
+        typer.Option("--config", metavar="FILE", help=r"Settings file \[default: fednode.toml, if it exists]."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print rounds, epsilon and bytes, refuse what would fail, and stop.")
+        bool, typer.Option("--dry-run", help="Print what the run would do and cost, or why it would fail, and exit.")
     ] = False,
     **flags: object,
 ) -> None:
-    """Train a model on clients whose updates nobody can read, and report what privacy was spent.
+    """Train a model on sealed updates of many clients, and report how much privacy was spent.
 
-    Settings come from fednode.toml, then FEDNODE_* variables (FEDNODE_CLIENTS=10), then flags; the last one named wins.
+    Settings come from fednode.toml, then variables (FEDNODE_CLIENTS=10), then flags; later ones take precedence.
     """
-    settings = resolve(_settings_file(config), os.environ, flags)
+    if config is None and DEFAULT_FILE.exists():
+        config = DEFAULT_FILE
+    settings = resolve(config, os.environ, flags)
     quieten_flower(settings.out / ".flower", os.environ)
     if dry_run:
-        _show_plan(settings)
-        return
-    _run(settings)
+        from fednode.assemble import plan
 
-
-def _settings_file(config: Path | None) -> Path | None:
-    if config is not None:
-        return config
-    return DEFAULT_FILE if DEFAULT_FILE.exists() else None
-
-
-def _show_plan(settings: RunSettings) -> None:
-    from fednode.assemble import plan
-
-    for line in plan(settings).lines():
-        typer.echo(line)
+        typer.echo("\n".join(plan(settings).lines()))
+    else:
+        _run(settings)
 
 
 class _LastingConsole(Console):
-    """A console whose reader may leave (`| head`): rich would end the process, in the middle of a round."""
+    """A console whose reader may leave (`| head`): rich would end the process in the middle of a round."""
 
     def on_broken_pipe(self) -> None:
-        """Say the rest to nobody."""
+        """Discard all further output."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -79,15 +70,13 @@ def _run(settings: RunSettings) -> None:
     except Exception as error:
         _keep_traceback(error, watcher)
         raise
-    for line in result.lines:
-        typer.echo(line)
+    typer.echo("\n".join(result.lines))
     if result.error is not None:
-        typer.echo(f"fednode: {sentence_of(result.error)}", err=True)
-        raise typer.Exit(exit_code_of(result.error))
+        raise result.error
 
 
 def _keep_traceback(error: Exception, watcher: LineObserver) -> None:
-    """Append the traceback of an error that nobody foresaw to run.log, if there is one to append to."""
+    """Append the traceback of an unexpected error to the run's run.log, if there is one."""
     if isinstance(error, FednodeError) or watcher.folder is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first asks the run to end its round, the second aborts. SIGTERM and SIGHUP ask, too."""
+"""Ctrl-C ends the run after its round; a second Ctrl-C aborts it. SIGTERM and SIGHUP end it after its round, too."""
 
 import contextlib
 import signal
@@ -13,7 +13,7 @@ NOTICE = "ending the round, press Ctrl-C again to abort"
 
 @contextlib.contextmanager
 def stop_on_interrupt(stop: StopFlag, say: Callable[[str], None]) -> Iterator[None]:
-    """Within the block SIGINT raises the flag once and KeyboardInterrupt from then on; afterwards all is as before.
+    """Within the block the first SIGINT sets the flag and later ones raise KeyboardInterrupt; then all is as before.
 
     Python delivers signals to the main thread alone: in another thread the block changes nothing.
     """
@@ -25,19 +25,15 @@ def stop_on_interrupt(stop: StopFlag, say: Callable[[str], None]) -> Iterator[No
         if stop.raised:
             raise KeyboardInterrupt
         stop.stop()
-        # the handler may cut into a print of the run's own, and a second one into the same buffer is refused
+        # the signal may arrive while the run prints; Python refuses a second write into the same buffer
         with contextlib.suppress(RuntimeError):
             say(NOTICE)
 
     def on_ending(_number: int, _frame: FrameType | None) -> None:
-        # whoever ends the process wants it to end once: the round is ended, reports are written, keys are removed
         stop.stop()
 
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, on_interrupt),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, on_ending),
-        signal.SIGHUP: signal.signal(signal.SIGHUP, on_ending),
-    }
+    handlers = {signal.SIGINT: on_interrupt, signal.SIGTERM: on_ending, signal.SIGHUP: on_ending}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

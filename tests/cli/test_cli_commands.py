@@ -66,7 +66,7 @@ def test_every_round_is_a_plain_line_when_nobody_has_a_terminal(assembly, capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "loading libraries",
-        "20 rounds ahead",
+        "rounds ahead: 20",
         "making keys",
         "round 3/20  survivors 19/20  accuracy 81.2 %  epsilon 2.345 of 8  1.23 MB a client  1.2 s",
         "model  accuracy 81.2 %",
