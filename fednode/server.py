@@ -188,7 +188,7 @@ class FedNodeStrategy(Strategy):
         log.info("task %s: %d parameters, scheme %s", self._task.name, params.dimension, params.scheme)
         log.info("clip %g, noise multiplier at least %.4g per released sum", terms.clip, terms.noise_multiplier())
 
-    def start(  # noqa: PLR0913 - the signature is Flower's
+    def start(  # noqa: PLR0913, PLR0917 - the signature is Flower's
         self,
         grid: Grid,
         initial_arrays: ArrayRecord,
