@@ -74,7 +74,7 @@ def short_files(sources: list[Source]) -> Iterator[Finding]:
 
 def small_folders(sources: list[Source]) -> Iterator[Finding]:
     """A folder of the product holds at most 15 modules, its __init__.py apart."""
-    modules = [source.path for source in sources if source.is_product and source.path.name != "__init__.py"]
+    modules = [source.path for source in sources if source.is_shipped and source.path.name != "__init__.py"]
     for folder, count in sorted(Counter(path.parent for path in modules).items()):
         if count > FOLDER_MODULES:
             yield Finding(folder, 1, f"the folder has {count} modules, over {FOLDER_MODULES}: give a topic its folder")
@@ -93,7 +93,7 @@ def class_names_are_unique(sources: list[Source]) -> Iterator[Finding]:
     """No two public classes of the product share a name."""
     first: dict[str, Path] = {}
     for source in sources:
-        for node in source.classes() if source.is_product else ():
+        for node in source.classes() if source.is_shipped else ():
             other = first.setdefault(node.name, source.path)
             if other != source.path and not node.name.startswith("_"):
                 yield Finding(source.path, node.lineno, f"class {node.name} is also in {other}: rename one of them")

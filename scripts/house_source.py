@@ -34,8 +34,9 @@ class Source:
         return self.path.parts[0] == "tests"
 
     @property
-    def is_product(self) -> bool:
-        return self.path.parts[0] in {"fednode", "clients", "crypto"}
+    def is_shipped(self) -> bool:
+        """Whether it is part of an installed package: the product, or the study that is installed with it."""
+        return self.path.parts[0] in {"fednode", "clients", "crypto"} or self.path.parts[1:2] == ("fednode_study",)
 
     def functions(self) -> Iterator[Function]:
         return (node for node in ast.walk(self.tree) if isinstance(node, Function))
