@@ -65,20 +65,19 @@ def serve(grid: "Grid", flower_run: int, config: RunConfig, workload: Workload |
     Raises `ConfigError`, `DataError` or `StoreError` for what is wrong before the first round.
     """
     settings = from_run_config(config)
+    enrolled = _read_cohort(Path(str(config["cohort"])), settings) if config.get("cohort") else None
     plan = plan_run(settings) if workload is None else plan_task(settings, workload)
     folder = (
         Path(str(config["run-folder"])) if config.get("run-folder") else make_run_folder(plan.settings, SystemClock())
     )
     # the submitter may be gone: a line that nobody reads ends no round
     observer = Unfailing(LineObserver(_write_line))
-    environment = Environment(clock=SystemClock())
 
     def evaluator() -> Evaluator:
         return ArraysOnly() if workload else find_study(settings.study).evaluator(settings)
 
-    session = Session(plan, folder, observer, StopFile(folder), evaluator, environment)
-    with logging_to(folder / "run.log"), _cohort(session, flower_run, config) as cohort:
-        session.announce()
+    session = Session(plan, folder, observer, StopFile(folder), evaluator, Environment(clock=SystemClock()))
+    with logging_to(folder / "run.log"), _members(session, enrolled, flower_run, config) as cohort:
         result = conclude(session, lambda: session.execute(grid, cohort))
     logging.getLogger("fednode.run").info("%s", result.record.outcome_sentence)
     return result
@@ -113,13 +112,14 @@ class StopFile(StopFlag):
 
 
 @contextmanager
-def _cohort(session: Session, flower_run: int, config: RunConfig) -> Iterator[Cohort]:
-    """The members: those of the cohort file, or simulated ones with keys that exist as long as this block."""
-    settings = session.plan.settings
-    if config.get("cohort"):
+def _members(session: Session, enrolled: Cohort | None, flower_run: int, config: RunConfig) -> Iterator[Cohort]:
+    """Those of the cohort file, or simulated ones with keys that exist as long as this block."""
+    session.announce()
+    if enrolled is not None:
         session.enrolled = _OWN_KEYS
-        yield _read_cohort(Path(str(config["cohort"])), settings)
+        yield enrolled
         return
+    settings = session.plan.settings
     with simulated_keys(flower_run, config) as keys:
         yield enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
 

@@ -1,240 +1,128 @@
-"""Every setting of a run with its default, its bounds and its sentence of help; and how settings bind each other."""
+"""The settings of a run, complete and free of contradictions: one rule for each way in which they can contradict."""
 
-import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import model_validator
 
-from fednode.members import member_names
-from fednode.settings.clash import find_clash
-from fednode.settings.faults import Fault, parse_fault
+from fednode.members import least_threshold, member_names
+from fednode.settings.fields import SettingFields
+from fednode.settings.nearest import guess
 
-
-def _no_truth_value(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("true and false are not numbers")
-    return value
+HONEST_SURVIVORS = 2
+"""Fewest honest updates in an opened sum: with one alone, the colluders could subtract their own and read it."""
 
 
-def _read_faults(value: object) -> object:
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, Sequence):
-        return value
-    parts = [part for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
-    return tuple(parse_fault(part) if isinstance(part, str) else part for part in parts if part != "")
+class ClashError(ValueError):
+    """Two settings contradict each other: `fields` names them, the sentence says what to change."""
+
+    def __init__(self, fields: tuple[str, ...], sentence: str) -> None:
+        super().__init__(sentence)
+        self.fields = fields
 
 
-def _as_named(faults: tuple[Fault, ...], info: ValidationInfo) -> tuple[Fault, ...]:
-    counts = {role: info.data.get(f"{role}s") for role in ("client", "holder")}
-    names = {role: member_names(role, count) for role, count in counts.items() if count is not None}
-    return tuple(fault.named_as(names.get(fault.role, ())) for fault in faults)
-
-
-def _writable(value: Path) -> Path:
-    _no_nul(str(value))
-    try:
-        str(value).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("the path is not valid UTF-8; rename it") from error
-    return value
-
-
-def _no_nul(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("a NUL character cannot be part of a name; remove it")
-    return value
-
-
-def _default_survivors(validated: dict[str, Any]) -> int:
-    return -(-3 * int(validated.get("clients", 20)) // 4)
-
-
-_CACHE = re.compile(
-    r"file|memory"
-    r"|rediss?(\+cluster)?://([\w.%~-]+@)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[0-9]{1,5})?/?"
-    r"|unix://([\w.%~-]+@)?/[^?#@]+(\?db=[0-9]{1,5})?",
-    re.ASCII,
-)
-
-
-def _cache_place(value: str) -> str:
-    """Refuse what is no place, and a password: settings are written into the run's folder and its report.
-
-    The value is in no sentence: whatever it is, it may hold a password.
-    """
-    if _CACHE.fullmatch(value):
-        return value
-    before, at, _ = value.rpartition("@")
-    if at and ":" in before.partition("//")[2]:
-        raise ValueError(
-            "a password stands in the address: put it into a file and name that with --cache-password-file"
-        )
-    raise ValueError(
-        "that is no place for a cache: give file, memory, redis://[USER@]HOST[:PORT][/DB], rediss:// (TLS), "
-        "redis+cluster:// or unix:///SOCKET"
-    )
-
-
-Whole = Annotated[int, BeforeValidator(_no_truth_value)]
-Real = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
-Place = Annotated[Path, AfterValidator(_writable)]
-Cache = Annotated[Name, AfterValidator(_cache_place)]
-Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults), AfterValidator(_as_named)]
-
-
-def _panel(name: str) -> dict[str, Any]:
-    return {"panel": name}
-
-
-class RunSettings(BaseModel):
+class RunSettings(SettingFields):
     """Everything that decides what a run does; frozen, complete, and free of contradictions once it exists.
 
-    `min_survivors` is never empty: left out, it is three quarters of the clients, rounded up. `learning_rate` stays
-    None where the data's own default shall hold. Raises pydantic's ValidationError, which `resolve` turns into a
-    ConfigError.
+    Raises pydantic's ValidationError, which `resolve` turns into a ConfigError.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    study: Name = Field(
-        "customer-service", description="Installed study: data, features, model.", json_schema_extra=_panel("Data")
-    )
-    data: Name = Field("support", description="support, banking77, or a CSV file.", json_schema_extra=_panel("Data"))
-    data_dir: Place | None = Field(
-        None, description="Folder with the files of banking77.", json_schema_extra=_panel("Data")
-    )
-    text_column: Name = Field("text", description="The CSV column with the message.", json_schema_extra=_panel("Data"))
-    label_column: Name = Field("label", description="The CSV column with the intent.", json_schema_extra=_panel("Data"))
-    vectors: Place | None = Field(
-        None, description="Sentence vectors (.npz) in place of hashed features.", json_schema_extra=_panel("Data")
-    )
-    features: Whole = Field(
-        1024, ge=16, le=65536, description="Length of a hashed feature vector.", json_schema_extra=_panel("Data")
-    )
-    partition: Literal["iid", "dirichlet"] = Field(
-        "iid", description="How records are dealt to clients.", json_schema_extra=_panel("Data")
-    )
-    alpha: Real = Field(
-        0.5, gt=0, le=1e6, description="Dirichlet skew: small is uneven.", json_schema_extra=_panel("Data")
-    )
-    seed: Whole = Field(
-        0, ge=0, le=2**63 - 1, description="Deals the records; never used for noise.", json_schema_extra=_panel("Data")
-    )
-
-    clients: Whole = Field(
-        20, ge=2, le=100_000, description="How many clients take part.", json_schema_extra=_panel("Rounds")
-    )
-    rounds: Whole = Field(
-        20, ge=1, le=100_000, description="How many rounds to run.", json_schema_extra=_panel("Rounds")
-    )
-    min_survivors: Whole = Field(
-        default_factory=_default_survivors,
-        ge=2,
-        description="Fewest updates a round may open [default: 3/4 of the clients].",
-        json_schema_extra=_panel("Rounds"),
-    )
-    deadline: Real = Field(
-        60.0, gt=0, le=86_400, description="Seconds that a round waits for updates.", json_schema_extra=_panel("Rounds")
-    )
-    staleness: Whole = Field(
-        0,
-        ge=0,
-        le=1_000,
-        description="Versions that the model of an update may lag behind the round's.",
-        json_schema_extra=_panel("Rounds"),
-    )
-    learning_rate: Real | None = Field(
-        None,
-        gt=0,
-        le=1e6,
-        description="Server step [default: what suits the data].",
-        json_schema_extra=_panel("Rounds"),
-    )
-
-    epsilon: Real = Field(
-        8.0, gt=0, le=1e6, description="Privacy budget of the whole run.", json_schema_extra=_panel("Privacy")
-    )
-    delta: Real = Field(
-        1e-5, gt=0, lt=1, description="Chance left outside that budget.", json_schema_extra=_panel("Privacy")
-    )
-    clip: Real = Field(
-        1.0, gt=0, le=1e6, description="L2 bound on one record's gradient.", json_schema_extra=_panel("Privacy")
-    )
-    grid_bits: Whole = Field(
-        16, ge=8, le=24, description="Values are rounded to multiples of 2^-BITS.", json_schema_extra=_panel("Privacy")
-    )
-    assumed_colluders: Whole = Field(
-        1, ge=0, description="Survivors whose noise is not counted on.", json_schema_extra=_panel("Privacy")
-    )
-
-    scheme: Literal["ring", "bfv"] = Field(
-        "ring",
-        description="Secure sum: ring; or bfv, the reference, where one lie of the node opens every update.",
-        json_schema_extra=_panel("Committee"),
-    )
-    holders: Whole = Field(
-        5, ge=2, le=16, description="Key holders that guard the sum.", json_schema_extra=_panel("Committee")
-    )
-    threshold: Whole = Field(
-        4, ge=2, le=16, description="Holders it takes to open a sum.", json_schema_extra=_panel("Committee")
-    )
-
-    cache: Cache = Field(
-        "file",
-        description="Where updates wait and the model is kept: file, memory, or a Redis server: "
-        "redis://[USER@]HOST[:PORT][/DB], rediss:// (TLS), redis+cluster://, unix:///SOCKET.",
-        json_schema_extra=_panel("Cache"),
-    )
-    cache_password_file: Place | None = Field(
-        None, description="File with the Redis password.", json_schema_extra=_panel("Cache")
-    )
-    cache_ca: Place | None = Field(
-        None, description="PEM file of who signs the Redis server.", json_schema_extra=_panel("Cache")
-    )
-    cache_certificate: Place | None = Field(
-        None, description="PEM file of the node's own certificate for Redis.", json_schema_extra=_panel("Cache")
-    )
-    cache_key: Place | None = Field(
-        None, description="PEM file of that certificate's key.", json_schema_extra=_panel("Cache")
-    )
-
-    min_noise: Real = Field(
-        0.5,
-        ge=0,
-        le=1e6,
-        description="Least noise, in clips, under which a client still takes part.",
-        json_schema_extra=_panel("Floors of clients and holders"),
-    )
-    floor_survivors: Whole = Field(
-        2,
-        ge=2,
-        description="Fewest survivors under which clients and holders still take part.",
-        json_schema_extra=_panel("Floors of clients and holders"),
-    )
-    max_rounds: Whole = Field(
-        1000,
-        ge=1,
-        description="Most rounds of one task in which a member takes part.",
-        json_schema_extra=_panel("Floors of clients and holders"),
-    )
-
-    engine: Literal["inproc", "flower"] = Field(
-        "inproc", description="One process, or Flower's simulation.", json_schema_extra=_panel("Running")
-    )
-    out: Place = Field(Path("runs"), description="Where the run's folder is made.", json_schema_extra=_panel("Running"))
-    faults: Faults = Field(
-        (),
-        description="Faults to inject: KIND@ROUND:MEMBER, as garbage@3:client-04; repeat the flag or use commas.",
-        json_schema_extra=_panel("Running"),
-    )
 
     @model_validator(mode="after")
     def _free_of_contradictions(self) -> Self:
-        clash = find_clash(self)
-        if clash is not None:
-            raise clash
+        for rule in (_survivors, _committee, _floors, _cache, _faults):
+            for clash in rule(self):
+                raise clash
         return self
+
+
+def _survivors(settings: SettingFields) -> Iterator[ClashError]:
+    least, colluders, clients = settings.min_survivors, settings.assumed_colluders, settings.clients
+    if least > clients:
+        yield ClashError(
+            ("min_survivors", "clients"),
+            f"min_survivors is {least} but only {clients} clients take part: lower it to {clients} or less",
+        )
+    if least - colluders < HONEST_SURVIVORS:
+        enough = colluders + HONEST_SURVIVORS
+        raised = "min_survivors" if enough <= clients else "clients and min_survivors"
+        yield ClashError(
+            ("min_survivors", "assumed_colluders", "clients"),
+            f"min_survivors - assumed_colluders must be {HONEST_SURVIVORS} or more, and {least} - {colluders} is less: "
+            f"the others could work out an honest survivor's update; raise {raised} to {enough} or more, "
+            f"or lower assumed_colluders to {least - HONEST_SURVIVORS}",
+        )
+
+
+def _committee(settings: SettingFields) -> Iterator[ClashError]:
+    needed, holders = settings.threshold, settings.holders
+    least = least_threshold(holders)
+    if needed > holders:
+        allowed = str(holders) if least == holders else f"anything from {least} to {holders}"
+        yield ClashError(
+            ("threshold", "holders"),
+            f"threshold is {needed} but there are only {holders} holders: no sum could ever be opened; "
+            f"set threshold to {allowed}, or holders to {needed} or more",
+        )
+    if needed < least:
+        yield ClashError(
+            ("threshold", "holders"),
+            f"threshold {needed} of {holders} holders lets too few corrupt ones open two different sums, so members "
+            f"refuse it: raise threshold to {least} or more",
+        )
+
+
+def _floors(settings: SettingFields) -> Iterator[ClashError]:
+    if settings.floor_survivors > settings.min_survivors:
+        yield ClashError(
+            ("floor_survivors", "min_survivors"),
+            f"min_survivors is {settings.min_survivors}, below the members' own floor_survivors "
+            f"{settings.floor_survivors}: every client would refuse every round; raise min_survivors to "
+            f"{settings.floor_survivors}, or lower floor_survivors to {settings.min_survivors}",
+        )
+    if settings.rounds > settings.max_rounds:
+        yield ClashError(
+            ("rounds", "max_rounds"),
+            f"rounds is {settings.rounds}, above the members' own max_rounds {settings.max_rounds}: "
+            f"every client would refuse the last rounds; lower rounds to {settings.max_rounds}, or raise max_rounds",
+        )
+
+
+def _cache(settings: SettingFields) -> Iterator[ClashError]:
+    location = settings.cache
+    tls = [name for name in ("cache_ca", "cache_certificate", "cache_key") if getattr(settings, name) is not None]
+    given = [*tls, "cache_password_file"] if settings.cache_password_file else tls
+    if given and location in ("file", "memory"):
+        names, verb = " and ".join(given), "is" if len(given) == 1 else "are"
+        yield ClashError(
+            (*given, "cache"),
+            f"{names} {verb} for a Redis server, and cache is {location}: give cache the server's address, or leave "
+            f"{names} out",
+        )
+    if tls and not location.startswith("rediss"):
+        names = " and ".join(tls)
+        yield ClashError(
+            (*tls, "cache"),
+            f"{names} would do nothing without TLS: give cache an address that begins with rediss, or leave {names} "
+            "out",
+        )
+    if ("cache_certificate" in tls) != ("cache_key" in tls):
+        there, missing = sorted(("cache_certificate", "cache_key"), key=lambda name: name not in tls)
+        yield ClashError((there,), f"{there} needs {missing} beside it: give both or none")
+
+
+def _faults(settings: SettingFields) -> Iterator[ClashError]:
+    for fault in settings.faults:
+        count = settings.clients if fault.role == "client" else settings.holders
+        names = member_names(fault.role, count)
+        if fault.member not in names:
+            yield ClashError(
+                ("faults", f"{fault.role}s"),
+                f"fault {str(fault)!r} befalls a {fault.role}, and {fault.member!r} is none of {names[0]} to "
+                f"{names[-1]}{guess(fault.member, names)}",
+            )
+        if fault.first > settings.rounds:
+            yield ClashError(
+                ("faults", "rounds"),
+                f"fault {str(fault)!r} begins after the last round, {settings.rounds}; name an earlier round, or raise "
+                f"rounds to {fault.first} or more",
+            )

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fednode.errors import ConfigError
-from fednode.settings.clash import ClashError
-from fednode.settings.model import RunSettings
+from fednode.settings.model import ClashError, RunSettings
 from fednode.settings.nearest import guess, nearest
 
 PREFIX: Final = "FEDNODE_"
+_RENAMED: Final = {"z_min": "min_noise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,13 @@ def flag_name(field: str) -> str:
 
 def _from_file(path: Path) -> dict[str, _Given]:
     try:
-        text = path.read_bytes().decode()
+        # Windows editors begin a UTF-8 file with a byte-order mark
+        text = path.read_bytes().decode("utf-8-sig")
         found = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text") from None
+        raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8") from None
     except (ValueError, RecursionError) as error:
         # TOMLDecodeError, and what tomllib lets through: numbers of thousands of digits, nesting without end
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
@@ -100,7 +101,8 @@ def _from_flags(flags: Mapping[str, object]) -> dict[str, _Given]:
 
 def _meant(name: str, written: Callable[[str], str]) -> str:
     """What else the name of a setting may have been, as it is `written` there; else where all of them are listed."""
-    found = nearest(name.lower().replace("-", "_"), RunSettings.model_fields)
+    plain = name.lower().replace("-", "_")
+    found = _RENAMED.get(plain) or nearest(plain, RunSettings.model_fields)
     return "; `fednode run --help` lists all settings" if found is None else f"; did you mean {written(found)}?"
 
 

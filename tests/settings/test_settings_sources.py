@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError
-from fednode.settings import RunSettings, resolve, to_toml
+from fednode.settings import RunSettings, default_run_config, from_run_config, resolve, to_run_config, to_toml
 
 FIELDS = tuple(RunSettings.model_fields)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
@@ -60,6 +60,29 @@ def test_what_is_written_as_toml_reads_back_the_same(tmp_path_factory, chosen, f
 
     assert resolve(path, {}, {}) == wanted
     assert set(tomllib.loads(text)) == {name for name in FIELDS if getattr(wanted, name) is not None}
+    assert from_run_config(to_run_config(wanted)) == wanted.model_copy(update={"faults": ()})
+
+
+def test_a_run_config_may_name_what_only_the_apps_read():
+    config = default_run_config() | {"cohort": "cohort.json", "key-root": "keys", "run-folder": "runs/x"}
+    assert from_run_config(config) == resolve(None, {}, {"engine": "flower"})
+    with pytest.raises(ConfigError, match="--cohorts"):
+        from_run_config(config | {"cohorts": "cohort.json"})
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "fednode.toml"
+    path.write_bytes(b"\xef\xbb\xbfclients = 6\r\nrounds = 3\r\n")
+    assert resolve(path, {}, {}) == RunSettings(clients=6, rounds=3)
+    path.write_bytes("clients = 6".encode("utf-16"))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        resolve(path, {}, {})
+
+
+def test_the_old_name_of_a_setting_leads_to_its_new_one():
+    for source in ({"FEDNODE_Z_MIN": "1"}, {}), ({}, {"z_min": "1"}):
+        with pytest.raises(ConfigError, match=r"FEDNODE_MIN_NOISE|--min-noise"):
+            resolve(None, *source)
 
 
 def test_defaults_need_no_source_at_all():

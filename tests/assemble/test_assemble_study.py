@@ -1,0 +1,67 @@
+"""Studies are found by their entry point; a task is planned without one."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+from kit.crypto.plainsum import InsecurePlainSum
+from kit.smallrun import small_run, small_settings
+
+from fednode.assemble import predict, study
+from fednode.assemble.planning import plan_run, plan_task
+from fednode.assemble.session import Environment
+from fednode.assemble.study import Workload, find_study
+from fednode.errors import ConfigError
+from fednode.protocol.model import Layout
+from fednode_study.study import CustomerService
+
+
+class Constant(CustomerService):
+    """A study of somebody else: the same data, and predictions that depend on no model."""
+
+    def predict(self, folder, texts):
+        return [("always", 1.0) for _ in texts]
+
+
+CONSTANT = Constant()
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """A second study and two that cannot be loaded, installed beside the one of the project."""
+    values = {"constant": f"{__name__}:CONSTANT", "gone": "no_such_module_here:study", "empty": f"{__name__}:nothing"}
+    added = [EntryPoint(name, value, study.GROUP) for name, value in values.items()]
+    honest = study.entry_points
+    monkeypatch.setattr(study, "entry_points", lambda group: [*honest(group=group), *added])
+
+
+def test_the_study_of_the_project_is_found_and_others_beside_it(others):
+    assert type(find_study("customer-service")) is CustomerService
+    assert find_study("constant") is CONSTANT
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("customer-servce", "did you mean 'customer-service'"), ("gone", "no_such"), ("empty", "nothing")],
+)
+def test_a_study_that_is_not_there_or_cannot_be_loaded_is_refused(others, name, named):
+    with pytest.raises(ConfigError, match=named):
+        find_study(name)
+
+
+def test_a_run_and_its_predictions_use_the_study_that_the_settings_name(others, tmp_path):
+    inside = Environment(schemes=lambda _: InsecurePlainSum())
+    assert small_run(tmp_path, inside, study="constant", rounds=1).error is None
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert predict(folder, ["a", "b"]) == [("always", 1.0), ("always", 1.0)]
+    (folder / "config.toml").unlink()
+    assert [label for label, _ in predict(folder, ["card bank lost"])] != ["always"]
+
+
+def test_a_workload_alone_makes_the_plan_of_the_study_that_has_the_same_counts(tmp_path):
+    settings = small_settings(tmp_path)
+    whole = plan_run(settings)
+    (tmp_path / "messages.csv").unlink()
+    counts = Workload(layout=Layout(("weight", "bias"), ((3, 64), (3,))), records=96, max_records=24)
+    task = plan_task(settings, counts)
+    assert (task.terms, task.sum_params, task.budget) == (whole.terms, whole.sum_params, whole.budget)
+    assert any("96 records" in line for line in task.lines())
