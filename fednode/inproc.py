@@ -22,7 +22,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from fednode.errors import FednodeError
-from fednode.protocol.requests import frame_kind, read_close_request, read_key_request, read_spec
+from fednode.protocol.requests import frame_kind, read_round_request, read_spec
 from fednode.records import frame_of, has_frame, to_content
 from fednode.settings import Fault
 
@@ -30,7 +30,7 @@ log = logging.getLogger("fednode.inproc")
 _RUN_ID = 1
 _CLIENT_CRASHED = 2
 _SILENT = frozenset({"lost-before-upload", "dead"})
-_NUMBERED = {"box-key": read_key_request, "close": read_close_request}
+_WITHOUT_SPEC = ("box-key", "close")
 """Requests about a round that come without its spec."""
 Config = Mapping[str, int | float | str | bool]
 
@@ -130,9 +130,9 @@ class InProcGrid(Grid):
     def _faults_of(self, node: int, content: RecordDict) -> frozenset[str]:
         frame = frame_of(content) if has_frame(content) else b""
         kind = frame_kind(frame)
-        if kind not in ("round", "boxes", "confirm", "open", *_NUMBERED):
+        if kind not in ("round", "boxes", "confirm", "open", *_WITHOUT_SPEC):
             return frozenset()
-        number = _NUMBERED[kind](frame)[1] if kind in _NUMBERED else read_spec(kind, frame)[0].round
+        number = read_round_request(kind, frame)[1] if kind in _WITHOUT_SPEC else read_spec(kind, frame)[0].round
         name = self._names[node - 100]
         return frozenset(fault.kind for fault in self._faults if fault.member == name and fault.covers(number))
 

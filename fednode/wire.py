@@ -1,12 +1,12 @@
-"""Bytes that cross a trust boundary: one frame, one canonical form, bounds before everything else.
+"""Bytes that cross a trust boundary: one frame, one canonical form, bounds checked before anything else.
 
 A frame is
 
     "FN" | version 1 | kind length (1) | header length (4) | body length (8) | kind | header | body | SHA-256 (32)
 
-with lengths little-endian. The header is canonical JSON: sorted keys, no spaces, ASCII, no NaN. One that is not the
-canonical form of what it says is refused, so one value has one encoding and one digest. The digest finds
-accidents; who wrote a frame is told by signatures (`fednode.protocol.envelope`).
+with lengths little-endian. The header is canonical JSON: sorted keys, no spaces, ASCII, no NaN; any other form is
+refused, so one value has one encoding and one digest. The digest detects accidents; signatures
+(`fednode.protocol.envelope`) prove who wrote a frame.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ _HEX = re.compile(r"[0-9a-f]*")
 MAX_HEADER = 1 << 16
 MAX_BODY = 1 << 31
 MAX_VALUES = 1 << 20
-"""Values in one JSON text, counted before it is parsed: each takes some 60 to 100 bytes of memory, but 2 of text."""
+"""The most values in one JSON text, counted before parsing: each takes 60 to 100 bytes of memory but 2 of text."""
 
 MAX_DEPTH = 16
-"""Objects and lists inside each other: what was read once must never be too deep to be written or looked at again."""
+"""The deepest nesting of objects and lists, so that any value that was read can also be written."""
 
 
 def digest(domain: str, *parts: bytes) -> bytes:
-    """SHA-256 over `domain` and every part with its length: no two lists of parts give the same bytes."""
+    """Return SHA-256 over `domain` and each part with its length, so that no two lists of parts hash the same bytes."""
     state = hashlib.sha256()
     for part in (b"fednode/v1/" + domain.encode("ascii"), *parts):
         state.update(len(part).to_bytes(8, "little"))
@@ -45,7 +45,7 @@ def digest(domain: str, *parts: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a frame says: a JSON header and bytes."""
+    """The content of a frame: a JSON header and a body."""
 
     kind: str
     header: "Fields"
@@ -53,10 +53,10 @@ class Frame:
 
 
 def pack(kind: str, header: Mapping[str, object], body: bytes = b"") -> bytes:
-    """The frame's bytes. Raises `ValueError` if it is larger than anyone would read."""
+    """Return the frame's bytes. Raises `ValueError` if it exceeds the limits of every reader."""
     name, text = kind.encode("ascii"), canonical(header)
     if not 0 < len(name) < 256:
-        raise ValueError(f"the kind of a frame has 1 to 255 characters, not {len(name)}")
+        raise ValueError(f"the kind of a frame must have 1 to 255 characters, not {len(name)}")
     if len(text) > MAX_HEADER or len(body) > MAX_BODY:
         raise ValueError(f"a {kind} frame of {len(text)} + {len(body)} bytes is over the limits; send it in parts")
     head = _PREFIX.pack(_MAGIC, _VERSION, len(name), len(text), len(body)) + name + text
@@ -66,13 +66,13 @@ def pack(kind: str, header: Mapping[str, object], body: bytes = b"") -> bytes:
 
 
 def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
-    """The frame in `data`, if it is whole, of this `kind`, canonical, and its body is at most `max_body` bytes.
+    """Return the frame in `data` if it is whole, canonical, of this `kind`, and its body at most `max_body` bytes.
 
-    Raises `PeerFault`: "malformed", "oversize", "damaged" or "unexpected"; nothing is allocated before lengths are
-    checked.
+    Lengths are checked before anything is allocated. Raises `PeerFault`: "malformed", "oversize", "damaged" or
+    "unexpected".
     """
     if len(data) < _PREFIX.size + _DIGEST_SIZE:
-        raise PeerFault(Reason.MALFORMED, f"{len(data)} bytes are no frame")
+        raise PeerFault(Reason.MALFORMED, f"{len(data)} bytes are too few for a frame")
     magic, version, kind_size, header_size, body_size = _PREFIX.unpack_from(data)
     if magic != _MAGIC or version != _VERSION:
         raise PeerFault(Reason.MALFORMED, "not a FedNode frame of version 1")
@@ -81,24 +81,24 @@ def unpack(kind: str, data: bytes, max_body: int = MAX_BODY) -> Frame:
             Reason.OVERSIZE, f"a header of {header_size} and a body of {body_size} bytes, {max_body} at most"
         )
     if len(data) != _PREFIX.size + kind_size + header_size + body_size + _DIGEST_SIZE:
-        raise PeerFault(Reason.MALFORMED, "the lengths do not add up")
+        raise PeerFault(Reason.MALFORMED, "the lengths in the frame do not match its size")
     if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
-        raise PeerFault(Reason.DAMAGED, "the digest does not match")
+        raise PeerFault(Reason.DAMAGED, "the digest of the frame does not match")
     start = _PREFIX.size + kind_size
-    # a kind that the peer chose may be any text; no frame is of one that is not ASCII
+    # `kind` may come from a peer and be any text; the kind of a frame is ASCII
     if not kind.isascii() or data[_PREFIX.size : start] != kind.encode("ascii"):
-        raise PeerFault(Reason.UNEXPECTED, f"a frame of another kind than {kind}")
+        raise PeerFault(Reason.UNEXPECTED, f"the frame is not of kind {kind}")
     header = parse(data[start : start + header_size])
     return Frame(kind, header, data[start + header_size : -_DIGEST_SIZE])
 
 
 def parse(text: bytes, most: int = MAX_HEADER) -> "Fields":
-    """The fields of a canonical JSON object of at most `most` bytes, `MAX_VALUES` values and `MAX_DEPTH` levels.
+    """Return the fields of a canonical JSON object of at most `most` bytes, `MAX_VALUES` values and `MAX_DEPTH` levels.
 
-    Raises `PeerFault`: "oversize" before anything is parsed, "malformed" for whatever else is not of this form.
+    Raises `PeerFault`: "oversize" before anything is parsed, "malformed" for any other deviation.
     """
     if len(text) > most or sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise PeerFault(Reason.OVERSIZE, f"{len(text)} bytes of JSON, {most} and {MAX_VALUES} values are my most")
+        raise PeerFault(Reason.OVERSIZE, f"{len(text)} bytes of JSON; at most {most} bytes and {MAX_VALUES} values")
     try:
         value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
         same = isinstance(value, dict) and _is_shallow(value, MAX_DEPTH) and canonical(value) == text
@@ -110,7 +110,7 @@ def parse(text: bytes, most: int = MAX_HEADER) -> "Fields":
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number here")
+    raise ValueError(f"{name} is not allowed in canonical JSON")
 
 
 def _is_shallow(value: object, levels: int) -> bool:
@@ -119,7 +119,7 @@ def _is_shallow(value: object, levels: int) -> bool:
 
 
 class Fields:
-    """Read-only access to a peer's header: every read names its type and bounds, and a wrong one is a `PeerFault`."""
+    """Typed, read-only access to a peer's JSON object: any value of another type or out of bounds is a `PeerFault`."""
 
     __slots__ = ("_value",)
 
@@ -130,52 +130,52 @@ class Fields:
         return f"Fields({', '.join(sorted(self._value))})"
 
     def raw(self) -> Mapping[str, object]:
-        """The parsed object, for a reader with checks of its own."""
+        """Return the parsed object, for a reader with its own checks."""
         return self._value
 
     def only(self, *names: str) -> "Fields":
-        """Itself, if it has exactly these names."""
+        """Return self if it has exactly these names."""
         if set(self._value) != set(names):
             raise PeerFault(Reason.MALFORMED, f"the fields are {sorted(self._value)}, not {sorted(names)}")
         return self
 
     def text(self, name: str, longest: int = 128) -> str:
-        """A string of 1 to `longest` printable characters."""
+        """Return a string of 1 to `longest` printable characters."""
         value = self._value.get(name)
         if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
-            raise PeerFault(Reason.MALFORMED, f"{name} is not a short text")
+            raise PeerFault(Reason.MALFORMED, f"{name} is not a text of 1 to {longest} printable characters")
         return value
 
     def integer(self, name: str, lowest: int, highest: int) -> int:
-        """An integer in `lowest` .. `highest`."""
+        """Return an integer in `lowest` .. `highest`."""
         value = self._value.get(name)
         if type(value) is not int or not lowest <= value <= highest:
             raise PeerFault(Reason.MALFORMED, f"{name} is not an integer from {lowest} to {highest}")
         return value
 
     def number(self, name: str, lowest: float, highest: float) -> float:
-        """A finite float in `lowest` .. `highest`."""
+        """Return a finite float in `lowest` .. `highest`."""
         value = self._value.get(name)
         if type(value) is not float or not math.isfinite(value) or not lowest <= value <= highest:
             raise PeerFault(Reason.MALFORMED, f"{name} is not a number from {lowest} to {highest}")
         return value
 
     def octets(self, name: str, size: int) -> bytes:
-        """Exactly `size` bytes, written as lower-case hexadecimal."""
+        """Return exactly `size` bytes, written as lower-case hexadecimal."""
         value = self._value.get(name)
         if not isinstance(value, str) or len(value) != 2 * size or not _HEX.fullmatch(value):
             raise PeerFault(Reason.MALFORMED, f"{name} is not {size} bytes in hexadecimal")
         return bytes.fromhex(value)
 
     def fields(self, name: str) -> "Fields":
-        """A nested object."""
+        """Return a nested object."""
         value = self._value.get(name)
         if not isinstance(value, dict):
             raise PeerFault(Reason.MALFORMED, f"{name} is not an object")
         return Fields(value)
 
     def rows(self, name: str, most: int) -> "list[Fields]":
-        """A list of at most `most` nested objects."""
+        """Return a list of at most `most` nested objects."""
         value = self._value.get(name)
         if not isinstance(value, list) or len(value) > most or not all(isinstance(row, dict) for row in value):
             raise PeerFault(Reason.MALFORMED, f"{name} is not a list of at most {most} objects")
@@ -183,7 +183,7 @@ class Fields:
 
 
 def join_parts(parts: Mapping[str, bytes]) -> bytes:
-    """Named byte strings as one: a count, then name and bytes with their lengths, names sorted."""
+    """Return named byte strings as one: a count, then each name and its bytes with their lengths, sorted by name."""
     pieces = [struct.pack("<I", len(parts))]
     for name in sorted(parts):
         label = name.encode("ascii")
@@ -192,7 +192,7 @@ def join_parts(parts: Mapping[str, bytes]) -> bytes:
 
 
 def split_parts(data: bytes, most: int) -> dict[str, bytes]:
-    """The inverse of `join_parts` for at most `most` parts. Raises `PeerFault("malformed")`."""
+    """Undo `join_parts`, for at most `most` parts. Raises `PeerFault("malformed")`."""
     try:
         (count,) = struct.unpack_from("<I", data)
         if count > most:
@@ -203,11 +203,11 @@ def split_parts(data: bytes, most: int) -> dict[str, bytes]:
             label_size, size = struct.unpack_from("<HQ", data, at)
             at += 10
             if at + label_size + size > len(data):
-                raise PeerFault(Reason.MALFORMED, "a part reaches beyond the end")
+                raise PeerFault(Reason.MALFORMED, "a part extends beyond the end")
             parts[data[at : at + label_size].decode("ascii")] = data[at + label_size : at + label_size + size]
             at += label_size + size
     except (struct.error, UnicodeDecodeError) as error:
         raise PeerFault(Reason.MALFORMED, "the parts do not parse") from error
     if at != len(data) or len(parts) != count or list(parts) != sorted(parts):
-        raise PeerFault(Reason.MALFORMED, "the parts are not in their one form")
+        raise PeerFault(Reason.MALFORMED, "the parts are not in canonical form")
     return parts

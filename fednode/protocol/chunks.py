@@ -1,6 +1,6 @@
-"""A model in chunks: what one is made of, and which values of which array a chunk holds, the same for both sides.
+"""A model in chunks: its outline, and which values of which array each chunk holds.
 
-Nobody says where a chunk begins or ends: that follows from names and shapes, so chunks cannot overlap or leave gaps.
+The bounds of chunks are not sent: they follow from names and shapes, so chunks cannot overlap or leave gaps.
 """
 
 import math
@@ -18,11 +18,11 @@ from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, parse
 
 CHUNK_VALUES: Final = 1 << 18
-"""Values in a full chunk: 1 MiB as the float32 that travel."""
+"""Values in a full chunk: 1 MiB of float32."""
 
 MAX_MODEL_VALUES: Final = 1 << 31
 MAX_OUTLINE: Final = 1 << 24
-"""Bytes of names and shapes."""
+"""The most bytes of names and shapes."""
 
 _MAX_ARRAYS, _MAX_NAME, _MAX_DIMENSIONS = 1 << 16, 256, 32
 
@@ -38,7 +38,7 @@ class Chunk:
 
 
 def chunks_of(array: str, size: int) -> tuple[Chunk, ...]:
-    """The chunks of an array of `size` values, in order; an empty one has one empty chunk."""
+    """Return the chunks of an array of `size` values, in order; an empty array has one empty chunk."""
     label = quote(array, safe="")
     return tuple(
         Chunk(f"{label}/{number}", array, first, min(CHUNK_VALUES, size - first))
@@ -51,9 +51,9 @@ NOTHING: Final = Layout((), ())
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Names and shapes of a model: the arrays that are trained, then those that are not (`frozen`), both float32.
+    """Names and shapes of a model: the trained arrays, then the `frozen` ones, all float32.
 
-    Raises `ValueError` for a name that is there twice and for more values than anyone would send.
+    Raises `ValueError` for a repeated name and for more than `MAX_MODEL_VALUES` values.
     """
 
     trained: Layout
@@ -63,11 +63,11 @@ class Outline:
         if len(set(self.names)) != len(self.names):
             raise ValueError("two arrays of the model have one name; give every trained and frozen array its own")
         if self.trained.dimension + self.frozen.dimension > MAX_MODEL_VALUES:
-            raise ValueError(f"a model of more than {MAX_MODEL_VALUES} values does not travel")
+            raise ValueError(f"the model has more than {MAX_MODEL_VALUES} values")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All arrays, in the order in which they travel and are digested."""
+        """The names of all arrays, in the order in which they are sent and digested."""
         return self.trained.names + self.frozen.names
 
     @property
@@ -76,21 +76,23 @@ class Outline:
         return dict(zip(self.names, self.trained.shapes + self.frozen.shapes, strict=True))
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """Every chunk of the model, in order."""
+        """Return every chunk of the model, in order."""
         return tuple(chunk for name, shape in self.shapes.items() for chunk in chunks_of(name, math.prod(shape)))
 
     def digest(self, arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-        """The model digest of arrays that have these names and shapes."""
+        """Return the model digest of arrays with these names and shapes."""
         return model_digest({name: arrays[name] for name in self.names}, self.frozen.names)
 
     def to_bytes(self) -> bytes:
-        """The one form that travels beside a spec."""
+        """Return the form that is sent with a spec."""
         return canonical({"trained": _rows(self.trained), "frozen": _rows(self.frozen)})
 
     @staticmethod
     def from_bytes(data: bytes) -> "Outline":
-        """An outline from untrusted bytes; nothing is allocated on its word. Raises `PeerFault`: "oversize" for more
-        than `MAX_OUTLINE` bytes, "malformed"."""
+        """Return the outline in untrusted bytes, without allocating what it describes.
+
+        Raises `PeerFault`: "oversize" for more than `MAX_OUTLINE` bytes, "malformed".
+        """
         fields = parse(data, MAX_OUTLINE).only("trained", "frozen")
         try:
             return Outline(_layout(fields.rows("trained", _MAX_ARRAYS)), _layout(fields.rows("frozen", _MAX_ARRAYS)))
@@ -108,10 +110,12 @@ def _layout(rows: Collection[Fields]) -> Layout:
 
 def _shape(row: Fields) -> tuple[int, ...]:
     shape = row.raw()["shape"]
-    if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
-        raise PeerFault(Reason.MALFORMED, "the shape of an array is not a short list")
-    if not all(type(size) is int and 0 <= size <= MAX_MODEL_VALUES for size in shape):
-        raise PeerFault(Reason.MALFORMED, "the shape of an array is not of sizes")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MAX_DIMENSIONS
+        or not all(type(size) is int and 0 <= size <= MAX_MODEL_VALUES for size in shape)
+    ):
+        raise PeerFault(Reason.MALFORMED, f"a shape is not a list of at most {_MAX_DIMENSIONS} sizes")
     if math.prod(shape) > MAX_MODEL_VALUES:
-        raise PeerFault(Reason.MALFORMED, "an array is larger than any model")
+        raise PeerFault(Reason.MALFORMED, f"an array has more than {MAX_MODEL_VALUES} values")
     return tuple(shape)

@@ -1,8 +1,7 @@
-"""The trust root: who takes part, said by an enrolment key that is not the node's.
+"""The trust root: the list of members, signed by an enrolment key that is not the node's.
 
-A cohort file names every member with its role and public keys and carries one signature. Its enrolment public key
-stands in every client's and every holder's own configuration, so a node that invents members, or swaps a holder's key,
-is refused.
+A cohort file has the role and public keys of every member, and one signature. The public enrolment key is in the
+configuration of every client and holder, so they refuse a node that invents members or swaps a holder's key.
 """
 
 import json
@@ -21,7 +20,7 @@ from fednode_crypto.identity import BoxPublicKey, SigningKey, VerifyKey
 Role = Literal["client", "holder"]
 MAX_MEMBERS = 100_000
 MAX_COHORT = 1 << 25
-"""Bytes of a cohort file: as many members as there may be, each with the longest name."""
+"""The most bytes of a cohort file: `MAX_MEMBERS` members with the longest names."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _DOMAIN = b"cohort"
@@ -29,7 +28,7 @@ _DOMAIN = b"cohort"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One enrolled party. `point` is a holder's Shamir point (1 .. k) and 0 for a client."""
+    """One enrolled party. `point` is the Shamir point of a holder (1 to k) and 0 for a client."""
 
     name: str
     role: Role
@@ -39,12 +38,12 @@ class Member:
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
-            raise ValueError(f"{self.name!r} is no member name: letters, digits, dot, dash and underscore, 63 at most")
+            raise ValueError(f"{self.name!r} is not a member name: use 1 to 63 letters, digits and . _ -")
         if self.point < 0 or (self.role == "holder") != (self.point > 0):
-            raise ValueError(f"{self.name}: a holder has a point of 1 or more, a client has none")
+            raise ValueError(f"{self.name}: a holder needs a point of 1 or more, a client has point 0")
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-safe form; keys in hexadecimal."""
+        """Return the JSON-safe form; keys in hexadecimal."""
         return {
             "name": self.name,
             "role": self.role,
@@ -55,11 +54,11 @@ class Member:
 
     @staticmethod
     def from_fields(row: Fields) -> "Member":
-        """A member from untrusted fields. Raises `PeerFault("malformed")`."""
+        """Return the member in untrusted fields. Raises `PeerFault("malformed")`."""
         row.only("name", "role", "verify_key", "box_key", "point")
         role = row.text("role")
         if role not in ("client", "holder"):
-            raise PeerFault(Reason.MALFORMED, f"{role} is no role")
+            raise PeerFault(Reason.MALFORMED, f"unknown role {role}: a member is a client or a holder")
         try:
             return Member(
                 name=row.text("name"),
@@ -74,7 +73,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """The signed list of members, and nothing that was not signed."""
+    """The signed list of members."""
 
     members: tuple[Member, ...]
     signature: bytes
@@ -84,18 +83,18 @@ class Cohort:
         keys = [key for member in self.members for key in (member.verify_key.raw, member.box_key.raw)]
         points = sorted(member.point for member in self.members if member.role == "holder")
         if len(set(names)) != len(names) or len(set(keys)) != len(keys):
-            raise ValueError("a cohort names nobody twice and no key twice")
+            raise ValueError("a name or key is in the cohort twice")
         if points != list(range(1, len(points) + 1)):
-            raise ValueError(f"the holders' points are {points}, not 1 to {len(points)}")
+            raise ValueError(f"the points of the holders must be 1 to {len(points)}, not {points}")
 
     @staticmethod
     def enrol(members: Iterable[Member], enrolment_key: SigningKey) -> "Cohort":
-        """The cohort of these members, signed. Raises `ValueError` on a repeat or a gap in the points."""
+        """Return the signed cohort of these members. Raises `ValueError` on a repeat or a gap in the points."""
         listed = tuple(sorted(members, key=lambda member: member.name))
         return Cohort(listed, enrolment_key.sign(_DOMAIN, _listing(listed)))
 
     def verified(self, enrolment_public: VerifyKey) -> "Cohort":
-        """Itself, if `enrolment_public` signed it. Raises `PeerFault("unknown-cohort")`."""
+        """Return self if `enrolment_public` signed it. Raises `PeerFault("unknown-cohort")`."""
         try:
             enrolment_public.verify(self.signature, _DOMAIN, _listing(self.members))
         except BadSignature as error:
@@ -103,12 +102,12 @@ class Cohort:
         return self
 
     def digest(self) -> bytes:
-        """32 bytes that name this list, whoever signed it."""
+        """Return 32 bytes that identify this list, without its signature."""
         return digest("cohort", _listing(self.members))
 
     @property
     def clients(self) -> tuple[Member, ...]:
-        """The members who may send updates."""
+        """The members that may send updates."""
         return tuple(member for member in self.members if member.role == "client")
 
     @property
@@ -117,20 +116,22 @@ class Cohort:
         return tuple(sorted((m for m in self.members if m.role == "holder"), key=lambda m: m.point))
 
     def member(self, name: str) -> Member:
-        """The member of this name. Raises `PeerFault("stranger")`."""
+        """Return the member of this name. Raises `PeerFault("stranger")`."""
         for member in self.members:
             if member.name == name:
                 return member
         raise PeerFault(Reason.STRANGER, f"{name[:64]} is not enrolled")
 
     def to_bytes(self) -> bytes:
-        """The cohort file: JSON that a person can read."""
+        """Return the content of the cohort file: JSON."""
         return canonical({**json.loads(_listing(self.members)), "signature": self.signature.hex()})
 
     @staticmethod
     def from_bytes(data: bytes) -> "Cohort":
-        """The cohort in a file or a message, its signature not yet checked. Raises `PeerFault`: "oversize" for more
-        than `MAX_COHORT` bytes, "malformed"."""
+        """Return the cohort in a file or a message, its signature not checked yet.
+
+        Raises `PeerFault`: "oversize" for more than `MAX_COHORT` bytes, "malformed".
+        """
         fields = parse(data.strip(), MAX_COHORT).only("format", "members", "signature")
         if fields.text("format") != "fednode-cohort-1":
             raise PeerFault(Reason.MALFORMED, "not a FedNode cohort file")

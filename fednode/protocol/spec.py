@@ -1,4 +1,4 @@
-"""What a round is: everything that a client needs to judge it, under one digest that stands in every message."""
+"""The specification of a round: all that a client needs to judge it, under one digest that every message names."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -9,20 +9,20 @@ from fednode.wire import Fields, canonical, digest
 from fednode_crypto import SumParams, WrongParameters, params_from_dict
 
 KEY_CHECK_ROUND = 0
-"""The round in which the holders open a known vector; training starts at 1."""
+"""The round in which the holders open a known vector; training starts with round 1."""
 
 MAX_STALENESS = 1_000
-"""Versions that a task may let an update lag behind."""
+"""The most versions that an update may lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What stays the same in all rounds of a task.
+    """The terms that are the same in all rounds of a task.
 
     `clip` is the L2 bound of one record (model units), the grid step is 2^-grid_bits, `local_variance` the noise of
-    one client per coordinate in grid steps squared, `max_records` the most records one client's sum counts for,
-    `divisor` the public number the opened sum is divided by. `min_survivors - assumed_colluders` shares of noise
-    together reach the target. An update may be computed from a model up to `staleness` versions older than the round's.
+    one client per coordinate in grid steps squared, `max_records` the most records in one client's sum, `divisor` the
+    public number by which the opened sum is divided. `min_survivors - assumed_colluders` shares of noise add up to the
+    target. An update may be computed from a model up to `staleness` versions older than the round's.
     """
 
     unit: str
@@ -40,25 +40,25 @@ class Terms:
         for name in ("clip", "divisor", "deadline"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise ValueError("clip, divisor and deadline are finite and above zero")
-            # 1 and 1.0 are the same terms, so they must have the same digest
+                raise ValueError("clip, divisor and deadline must be finite and above zero")
+            # 1 and 1.0 are the same terms and must have the same digest
             object.__setattr__(self, name, float(value))
         wholes = (self.grid_bits, self.local_variance, self.max_records, self.min_survivors, self.assumed_colluders)
         if any(type(value) is not int for value in (*wholes, self.staleness)):
-            raise ValueError("grid bits, variance, records, survivors, colluders and staleness are whole numbers")
+            raise ValueError("grid bits, variance, records, survivors, colluders and staleness must be whole numbers")
         if self.unit != "record":
-            raise ValueError(f"unit {self.unit!r} is not known; this version protects records")
+            raise ValueError(f"unknown unit {self.unit!r}: this version protects a 'record'")
         if not (0 <= self.grid_bits <= 40 and self.local_variance > 0 and self.max_records > 0):
-            raise ValueError("the grid has 0 to 40 bits, and the noise and the records are above zero")
+            raise ValueError("grid_bits must be 0 to 40, local_variance and max_records above zero")
         if not 0 <= self.assumed_colluders < self.min_survivors:
-            raise ValueError("fewer colluders are assumed than survivors are asked for")
+            raise ValueError("assumed_colluders must be at least 0 and below min_survivors")
         if not 0 <= self.staleness <= MAX_STALENESS:
-            raise ValueError(f"a model may be 0 to {MAX_STALENESS} versions old")
+            raise ValueError(f"staleness must be 0 to {MAX_STALENESS}")
 
     def noise_multiplier(self, dimension: int = 0) -> float:
-        """The smallest noise a released sum can have over what one record moves it by: z = sigma sqrt(honest) / Delta.
+        """Return the least noise of a released sum over its sensitivity to one record: z = sigma sqrt(honest) / Delta.
 
-        Delta is clip + step * sqrt(dimension), as the ledger charges it; for dimension 0 the clip alone.
+        Delta is clip + step * sqrt(dimension), as the ledger charges it; for dimension 0 it is the clip alone.
         """
         honest = self.min_survivors - self.assumed_colluders
         return math.sqrt(self.local_variance * honest) / (self.clip * 2.0**self.grid_bits + math.sqrt(dimension))
@@ -78,7 +78,7 @@ class RoundSpec:
     sum_params: SumParams
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-safe form; digests in hexadecimal."""
+        """Return the JSON-safe form; digests in hexadecimal."""
         return {
             "task": self.task,
             "round": self.round,
@@ -91,12 +91,12 @@ class RoundSpec:
         }
 
     def digest(self) -> bytes:
-        """32 bytes that name this round and everything in it."""
+        """Return 32 bytes that identify this round and all its fields."""
         return digest("round-spec", canonical(self.to_dict()))
 
     @staticmethod
     def from_fields(data: Fields) -> "RoundSpec":
-        """A spec from untrusted fields, every bound checked. Raises `PeerFault("malformed")`."""
+        """Return the spec in untrusted fields, every bound checked. Raises `PeerFault("malformed")`."""
         data.only(*(field.name for field in fields(RoundSpec)))
         try:
             return RoundSpec(

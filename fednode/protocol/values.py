@@ -1,8 +1,8 @@
-"""An update on its way: each type carries the guarantee that the step before it gave.
+"""The stages of an update as types: each carries the guarantee of the step that made it.
 
     GradientSum -> Bounded -> Noised -> Sealed
 
-`seal` takes `Noised` and nothing else, so a path that skips the clip or the noise does not type-check.
+`seal` accepts only `Noised`, so code that skips the clip or the noise does not type-check.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A sum over records in which no record weighs more than `clip`: float64 [d], finite, norm <= clip * max_records.
+    """A sum over records, each of L2 norm at most `clip`: float64 [d], finite, norm <= clip * max_records.
 
     Adding or removing one record moves `vector` by at most `clip` in L2 norm.
     """
@@ -28,7 +28,7 @@ class Bounded:
 class Noised:
     """Integers in steps of 2^-grid_bits with one client's share of the noise in every coordinate: int64 [d].
 
-    Adding or removing one record moves what the noise was added to by at most clip * 2^grid_bits + sqrt(d) steps in L2
+    Adding or removing one record moves the values before the noise by at most clip * 2^grid_bits + sqrt(d) steps in L2
     norm.
     """
 
@@ -40,9 +40,9 @@ class Noised:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A payload that nobody can read alone, bound to the round whose spec has `spec_digest`.
+    """A payload that no single party can read, bound to the round whose spec has `spec_digest`.
 
-    `shares` are secret, one for each holder by point, where the scheme has boxes: they leave in boxes or not at all.
+    `shares`, one for each holder by point if the scheme has boxes, are secret: send each only in its holder's box.
     """
 
     payload: bytes = field(repr=False)

@@ -158,7 +158,7 @@ def test_a_damaged_secret_is_refused_without_being_shown(tmp_path, trust, capsys
         (["keys", "init", "x"], "--name NAME"),
         (["keys", "init", "x", "--enrolment", "--name", "bob"], "drop --name and --trust, or drop --enrolment"),
         (["keys", "init", "x", "--enrolment", "--trust", "root/enrolment.pub"], "drop --name and --trust"),
-        (["keys", "init", "x", "--name", "a/b", "--trust", "root/enrolment.pub"], "no member name"),
+        (["keys", "init", "x", "--name", "a/b", "--trust", "root/enrolment.pub"], "member name"),
         (["keys", "init", "x", "--name", "ann", "--trust", "nowhere"], "nowhere cannot be read"),
         (["keys", "enrol", "root", "--out", "cohort.json"], "a cohort needs clients and holders"),
         (

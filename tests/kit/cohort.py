@@ -26,7 +26,7 @@ from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import Basis, Layout
-from fednode.protocol.requests import frame_kind, read_key_request, read_spec
+from fednode.protocol.requests import frame_kind, read_round_request, read_spec
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.client.client import Client
@@ -283,7 +283,7 @@ def opened_sum(mean: NDArray[np.float64], terms: Terms) -> NDArray[np.int64]:
 
 def round_of(request: Request) -> int:
     kind = frame_kind(request.frame)
-    return read_key_request(request.frame)[1] if kind == "box-key" else read_spec(kind, request.frame)[0].round
+    return read_round_request(kind, request.frame)[1] if kind == "box-key" else read_spec(kind, request.frame)[0].round
 
 
 def place(name: str) -> NodeContext:

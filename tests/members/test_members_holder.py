@@ -295,7 +295,7 @@ def test_more_updates_than_the_sum_has_room_for(tmp_path):
     topic = Topic(TASK, 1, spec.digest())
     heads = [kit.folder(name).signer.write("update", topic, b"s").signed for name in kit.size.client_names]
     parts = {"roster": roster_part(heads), "request": bytes(params.request_bytes)}
-    with pytest.raises(PeerFault, match="room for 4"):
+    with pytest.raises(PeerFault, match="at most 4"):
         kit.holder("holder-1").handle(spec_frame("open", spec, parts))
 
 

@@ -13,9 +13,8 @@ from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import (
     frame_kind,
     read_ask,
-    read_close_request,
-    read_key_request,
     read_roster,
+    read_round_request,
     read_spec,
 )
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
@@ -98,7 +97,7 @@ class Holder:
 
         Raises `PeerFault`: "past-round", "already-opened", "round-closed", "round-cap".
         """
-        task, number = read_key_request(frame)
+        task, number = read_round_request("box-key", frame)
         # else whoever reaches a holder could put every round of a task into the past
         self._require_boxes(task, number)
         if any(entry.get("round") == number for entry in self._opened(task)):
@@ -114,7 +113,7 @@ class Holder:
         and could have asked for the key of a later round to the same end. Raises `PeerFault`: "unexpected" under a
         scheme without boxes, "round-cap".
         """
-        task, number = read_close_request(frame)
+        task, number = read_round_request("close", frame)
         self._require_boxes(task, number)
         self._room.close(task, number)
         return self.folder.signer.write("closed", Topic(task, number))
