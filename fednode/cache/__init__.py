@@ -4,10 +4,21 @@
 `docs/cache.md` shows each at work. Importing this imports neither redis-py nor torch.
 """
 
-from fednode.cache.backend import MISSING, CacheBackend, Closed, Limits, Missing, StoreFull, TooLarge, Usage, Value
+from fednode.cache.backend import (
+    MISSING,
+    CacheBackend,
+    Closed,
+    Limits,
+    Missing,
+    PinLost,
+    StoreFull,
+    TooLarge,
+    Usage,
+    Value,
+    WhenFull,
+)
 from fednode.cache.files.backend import FileBackend
-from fednode.cache.lost import PinLost
-from fednode.cache.memory.backend import MemoryBackend, WhenFull
+from fednode.cache.memory.backend import MemoryBackend
 from fednode.cache.memory.policies import POLICIES, policy_maker
 from fednode.cache.redis.address import RedisAddress, TlsFiles
 from fednode.cache.redis.backend import RedisBackend

@@ -67,6 +67,22 @@ class TooLarge(StoreError):
         self.limit = limit
 
 
+WHAT_KEEPS_PINS: Final = (
+    "set its maxmemory-policy to noeviction, let it persist to its disk (appendonly yes), and see who else writes there"
+)
+
+
+class PinLost(StoreError):
+    """A pinned value that nobody deleted is gone from the server, or `damaged` there."""
+
+    def __init__(self, key: str, place: str = "the server", *, damaged: bool = False) -> None:
+        state = "is damaged on" if damaged else "is gone from"
+        super().__init__(f"the pinned value {key} {state} {place}; {WHAT_KEEPS_PINS}")
+        self.key = key
+        self.place = place
+        self.damaged = damaged
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a backend holds at most. Bytes are those of the values; `entries` bounds keys and bookkeeping.
@@ -87,6 +103,21 @@ class Limits:
             raise ConfigError(
                 f"the cache limit value_bytes is {self.value_bytes}, over total_bytes ({self.total_bytes}); lower it"
             )
+
+
+class WhenFull(Enum):
+    """What a backend does with a value that finds no room. Expired entries make room under both."""
+
+    EVICT = "evict"
+    """Evict what the policy chooses, never the entry just written: for values that can be had again."""
+    REFUSE = "refuse"
+    """Raise `StoreFull` and evict nothing: for values that nobody else has."""
+
+
+def check_when_full(when_full: object) -> None:
+    """Raise `TypeError` unless this is a `WhenFull`: a cache that should refuse must not evict because of a typo."""
+    if not isinstance(when_full, WhenFull):
+        raise TypeError(f"when_full is {when_full!r}; use WhenFull.EVICT or WhenFull.REFUSE")
 
 
 def check_key(key: object) -> None:

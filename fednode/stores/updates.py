@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from fednode.cache.backend import MISSING, CacheBackend, Missing, StoreFull, TooLarge
+from fednode.cache.backend import MISSING, WHAT_KEEPS_PINS, CacheBackend, Missing, PinLost, StoreFull, TooLarge
 from fednode.cache.fork_safety import refuse_after_fork
-from fednode.cache.lost import WHAT_KEEPS_PINS, PinLost
 from fednode.errors import PeerFault, StoreError
 from fednode.reasons import Reason
 from fednode.stores.update_ids import PREFIX, PinOwner, UpdateId, UpdateLost, UpdateUsage, check_name, check_round

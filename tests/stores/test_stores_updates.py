@@ -10,8 +10,7 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, Limits, MemoryBackend, Missing, StoreFull, TooLarge, WhenFull
-from fednode.cache.backend import Value
-from fednode.cache.lost import PinLost
+from fednode.cache.backend import PinLost, Value
 from fednode.cache.memory.policies import POLICIES
 from fednode.errors import PeerFault, StoreError
 from fednode.stores import PinOwner, UpdateId, UpdateLost, UpdateStore, UpdateUsage

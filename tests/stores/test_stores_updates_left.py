@@ -7,8 +7,7 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, FileBackend, Limits, MemoryBackend, Missing, StoreFull, WhenFull
-from fednode.cache.backend import Value
-from fednode.cache.lost import PinLost
+from fednode.cache.backend import PinLost, Value
 from fednode.errors import PeerFault, StoreError
 from fednode.stores import PinOwner, UpdateId, UpdateLost, UpdateStore, UpdateUsage
 

@@ -1,49 +1,38 @@
-"""A cache in a folder: one file a value, whole or absent, for what has to outlive a killed process.
+"""A cache in a folder: one file for each value, whole or absent, for values that must outlive a killed process.
 
-An overwritten value stays until the new one is durable. `fednode.cache.files.format` says what stands in a file.
+An overwritten value stays until the new one is durable. `fednode.cache.files.format` describes the files.
 """
 
-import contextlib
-import math
-import os
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from threading import Lock
-from typing import NoReturn, Self
+from typing import Self
 
 from fednode.cache.backend import (
     MISSING,
     Closed,
     Limits,
     Missing,
-    StoreFull,
     TooLarge,
     Usage,
     Value,
+    WhenFull,
     check_items,
     check_key,
     check_ttl,
+    check_when_full,
+    checked_keys,
 )
-from fednode.cache.files.folder import lock_folder, require_same, spoken
-from fednode.cache.files.format import (
-    NUMBERS,
-    DamagedFile,
-    Header,
-    open_value,
-    read_value,
-    stem_of,
-)
-from fednode.cache.files.index import Entry, FileBook
-from fednode.cache.files.leftovers import FilesLeft
+from fednode.cache.files.folder import CacheFolder, disk_errors
+from fednode.cache.files.format import NUMBERS, DamagedFile, FileHeader, open_value, read_value, stem_of
+from fednode.cache.files.index import FileEntry, FileIndex
 from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
-from fednode.cache.memory.backend import WhenFull, check_when_full
 from fednode.cache.values.codec import Undecodable, encode_counted
 from fednode.clock import Clock
 from fednode.disk.atomic import write_whole
-from fednode.disk.locks import open_folder, unlock
-from fednode.disk.private import make_private
 from fednode.errors import StoreError
 
 
@@ -52,54 +41,45 @@ class FileBackend:
 
     What `set` stored is there after the process was killed and after a power cut; a `set` that was cut short left the
     old value or the new one. A deletion outlives a killed process; a power cut may undo the last ones. A truncated or
-    changed file, or one of another version, is a miss: removed and counted in `damaged`. A whole one whose value is of
-    no kind that is known here is a miss too, and stays. Where the disk fails, every verb raises `StoreError`. After
-    `close` calls raise `Closed`. Within a process expiry is monotonic; across a restart it is the wall clock's, and an
-    opening with that set back leaves one ttl at most. Keys are in memory, values only while a call works on them. Order
-    of use is not kept: after opening, the oldest written entry counts as the least recently used; pins are kept.
+    changed file, or one of another version, is a miss: removed and counted in `damaged`. An undamaged file whose value
+    this version cannot decode is a miss too, and stays. If the disk fails, every method raises `StoreError`; after
+    `close`, `Closed`.
 
-    A call that was interrupted (Ctrl-C, or the stack ended) is done or not done, and a key that it wrote has its old
-    value or its new one, after a restart too.
+    While it is open, lives are counted on the monotonic clock; across a restart on the wall clock, where a clock that
+    was set back adds one ttl at most. Keys are in memory, values only while a call works on them. After opening, the
+    oldest written entry counts as the least recently used; pins are kept.
 
-    `limits` bound the bytes of the values; on the disk come a header each, and the one value being written. Entries
-    that lower limits leave no room for, and values over a lower `value_bytes`, are evicted at opening and by `tune`
-    under `WhenFull.EVICT`; pinned ones, and under REFUSE all, stay, and `set` refuses.
+    `limits` bound the bytes of the values; each file has a header besides. Under `WhenFull.EVICT`, opening and `tune`
+    evict what lower limits leave no room for, and values over a lower `value_bytes`, but nothing that is pinned. Under
+    `WhenFull.REFUSE` all of it stays, and `set` refuses.
 
-    Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only; in a
-    forked child calls raise `UsedAfterFork`. The folder becomes 0700, files are 0600; other files in it are left alone.
-    The lock is the folder's own; once the folder was moved away or replaced, `StoreError`.
+    Thread-safe: writers queue for the disk, readers do not wait for them. POSIX only (flock), local disks only. The
+    folder gets mode 0700, its files 0600; other files in it are left alone. If the folder is moved or replaced, methods
+    raise `StoreError`.
     """
 
     def __init__(self, folder: Path | str, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
         if not isinstance(folder, (str, Path)):
-            raise TypeError(f"a cache folder of type {type(folder).__name__} means nothing; give a path or text")
+            raise TypeError(f"the cache folder is a {type(folder).__name__}; give a Path or str")
         check_when_full(when_full)
-        self._folder = folder = Path(folder)
         self._clock = clock
-        self._limits = limits
         self._when_full = when_full
         self._writing = Lock()
+        """Held while a value is written: the disk takes one at a time. Always taken before `_lock`."""
         self._lock = Lock()
-        self._book = FileBook()
-        self._evictions = self._expired = self._refusals = self._damaged = 0
-        self._number = 0
+        self._index = FileIndex(limits)
         self._closed = False
-        make_private(folder)
-        with spoken("open", folder):
-            self._held = open_folder(folder)
-        self._left = FilesLeft(folder, self._held, self._book)
-        self._release = weakref.finalize(self, os.close, self._held)
+        self._folder = CacheFolder(Path(folder))
         try:
-            with spoken("open", folder):
-                lock_folder(folder, self._held)
-            self._load()
-            refuse_after_fork(self, "_writing", "_lock", release=self._release)
+            self._number = self._load()
+            self._keep_limits()
         except BaseException:
-            self._release()
+            self._folder.close()
             raise
+        refuse_after_fork(self, "_writing", "_lock", release=self._folder.release)
 
     def __str__(self) -> str:
-        return f"the cache folder {self._folder}"
+        return f"the cache folder {self._folder.path}"
 
     def __enter__(self) -> Self:
         return self
@@ -110,26 +90,28 @@ class FileBackend:
     @property
     def damaged(self) -> int:
         """Value files found damaged, or gone, since this was opened: each was a miss."""
-        return self._damaged
+        return self._index.damaged
+
+    @property
+    def limits(self) -> Limits:
+        """The limits as they are now."""
+        return self._index.limits
 
     def close(self) -> None:
-        """Let another process have the folder; everything stays in it. Closing twice is allowed."""
-        with contextlib.suppress(UsedAfterFork), self._writing, self._lock:
+        """Unlock the folder for other processes; everything stays in it. Closing twice is allowed."""
+        with suppress(UsedAfterFork), self._writing, self._lock:
             self._closed = True
-            if self._release.alive:
-                # not by the last descriptor alone: a child of ours may hold another, without knowing of it
-                unlock(self._held)
-                self._release()
+            self._folder.close()
 
     def get(self, key: str) -> Value | Missing:
-        """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
+        """The value last set and not expired, or `MISSING`; counts as a use."""
         with self._lock:
-            entry = self._living(key)
+            entry = self._live(key)
             if entry is None:
                 return MISSING
-            self._book.used(key)
-            path = self._folder / entry.name
-            with spoken("read", path):
+            self._index.used(key)
+            path = self._folder.path / entry.name
+            with disk_errors("read", path):
                 try:
                     # once open it stays readable, whoever overwrites or deletes the key meanwhile
                     file = open_value(path)
@@ -137,32 +119,29 @@ class FileBackend:
                     self._discard(key, entry)
                     return MISSING
         try:
-            with file, spoken("read", path):
+            with file, disk_errors("read", path):
                 return read_value(file, entry.name)
         except DamagedFile:
             with self._lock:
                 self._discard(key, entry)
             return MISSING
         except Undecodable:
-            # the file is what was written: another program may know what to make of it
+            # the file is as it was written: another version may be able to decode it
             return MISSING
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """Those of `keys` that `get` would find, in the order asked."""
-        asked = tuple(keys)
-        for key in asked:
-            check_key(key)
-        found = ((key, self.get(key)) for key in dict.fromkeys(asked))
+        found = ((key, self.get(key)) for key in dict.fromkeys(checked_keys(keys)))
         return {key: value for key, value in found if not isinstance(value, Missing)}
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
-        """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it; durable when this returns.
+        """Store `value` for `ttl` seconds, as `CacheBackend.set` promises; durable when this returns.
 
-        Raises `StoreError` where the disk does not take it: an older value under `key` is then untouched. What was
-        evicted to make room is gone all the same.
+        Raises `StoreError` if the disk fails: an older value under `key` is then untouched, but entries that were
+        evicted to make room are gone.
         """
         seconds = check_ttl(ttl)
-        self._store(key, value, math.inf if seconds is None else seconds, pinned=False)
+        self._store(key, value, inf if seconds is None else seconds, pinned=False)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """`set` for each item in order, up to the first refusal."""
@@ -172,14 +151,13 @@ class FileBackend:
             self.set(key, value, ttl)
 
     def pin(self, key: str, value: Value) -> None:
-        """`set` without expiry where no eviction reaches it; it is pinned still after a restart."""
-        self._store(key, value, math.inf, pinned=True)
+        """`set` without expiry where no eviction reaches it; still pinned after a restart."""
+        self._store(key, value, inf, pinned=True)
 
     def delete(self, key: str) -> bool:
         """Forget `key`; True if it was there and had not expired."""
         with self._lock:
-            entry = self._living(key)
-            if entry is None:
+            if self._live(key) is None:
                 return False
             self._remove(key)
             return True
@@ -188,7 +166,7 @@ class FileBackend:
         """Forget everything."""
         with self._lock:
             self._require_open()
-            for key in tuple(self._book.entries):
+            for key in tuple(self._index.entries):
                 self._remove(key)
 
     def keys(self, prefix: str = "") -> Iterator[str]:
@@ -197,7 +175,7 @@ class FileBackend:
         with self._lock:
             self._require_open()
             now = self._clock.now()
-            entries = self._book.entries.items()
+            entries = self._index.entries.items()
             return iter([key for key, entry in entries if key.startswith(prefix) and entry.expires_at > now])
 
     def sweep(self) -> int:
@@ -207,181 +185,141 @@ class FileBackend:
             return self._sweep()
 
     def usage(self) -> Usage:
-        """Entries and bytes of values held right now, and counts since this was opened; of a closed one too."""
+        """Entries and bytes of values now, and counts since this was opened; also after `close`."""
         with self._lock:
-            if self._left.doubted and not self._closed:
-                self._left.settle()
-            book = self._book
-            held = (len(book.entries), book.bytes, book.pinned, book.pinned_bytes)
-            return Usage(*held, self._evictions, self._expired, self._refusals, self._damaged)
-
-    @property
-    def limits(self) -> Limits:
-        """The limits as they are now."""
-        return self._limits
+            return self._index.usage()
 
     def tune(self, limits: Limits) -> None:
         """Change the limits while the cache is in use. Raises `Closed`.
 
         Lower limits evict at once; pinned entries stay, and new ones are refused until there is room. Under
-        `WhenFull.REFUSE` nothing goes. One that was interrupted may not have evicted all: tune again.
+        `WhenFull.REFUSE` nothing is evicted.
         """
-        # no value is on its way to the disk under the old limits meanwhile
+        # no value is being written under the old limits meanwhile
         with self._writing, self._lock:
             self._require_open()
-            before, self._limits = self._limits, limits
+            before, self._index.limits = self._index.limits, limits
             try:
                 self._keep_limits()
             except StoreError:
-                self._limits = before
+                self._index.limits = before
                 raise
 
+    def fits_beside_pins(self, sizes: dict[str, int]) -> bool:
+        """Whether values of these sizes, by key, would fit together if everything that is not pinned were evicted."""
+        with self._lock:
+            return self._index.fits_beside_pins(sizes)
+
     def _require_open(self) -> None:
-        """Raise `Closed`; else everything here is as it should be when this returns."""
         if self._closed:
             raise Closed(str(self))
-        if self._left.doubted:
-            self._left.settle()
 
-    def _living(self, key: str) -> Entry | None:
+    def _live(self, key: str) -> FileEntry | None:
         check_key(key)
         self._require_open()
-        entry = self._book.entries.get(key)
+        entry = self._index.entries.get(key)
         if entry is not None and entry.expires_at <= self._clock.now():
             self._remove(key)
-            self._expired += 1
+            self._index.expiries += 1
             return None
         return entry
 
     def _store(self, key: str, value: Value, life: float, *, pinned: bool) -> None:
         check_key(key)
         try:
-            encoded, size = encode_counted(value, self._limits.value_bytes)
-        except TooLarge as refusal:
+            encoded, size = encode_counted(value, self._index.limits.value_bytes)
+        except TooLarge:
             with self._lock:
                 self._require_open()
-                self._refuse(refusal)
+                self._index.refusals += 1
+            raise
         digest = sha256(encoded).digest()
-        # one writer at a time: meanwhile the others can only free room, so what was made stays
+        # one writer at a time; other calls can only free room meanwhile, so the room that was made stays
         with self._writing:
             with self._lock:
                 self._require_open()
-                require_same(self._folder, self._held)
-                self._left.remove_all()
+                self._folder.require_same()
+                self._folder.remove_all_stale()
                 self._make_room(key, size)
                 wall = self._clock.time() + life
-                header = Header(key, self._next_number(), life, wall, len(encoded), size, pinned, digest)
+                header = FileHeader(key, self._next_number(), life, wall, len(encoded), size, pinned, digest)
                 expires_at = self._clock.now() + life
-                self._left.coming = header.name
             try:
-                write_whole(self._folder / header.name, b"".join((header.pack(), encoded)), 0o600)
+                write_whole(self._folder.path / header.name, b"".join((header.pack(), encoded)), 0o600)
+            except StoreError:
                 with self._lock:
-                    self._insert(header, expires_at)
-            except BaseException as error:
-                # said first and by plain stores, which nothing interrupts: the file may be there already
-                self._left.coming = None
-                alone = not self._left.doubted
-                self._left.doubted[key] = None
-                with self._lock, contextlib.suppress(StoreError):
-                    # again: who was settling a moment ago did not look at what this write left
-                    self._left.doubted[key] = None
-                    if isinstance(error, StoreError) and alone and len(self._left.doubted) == 1:
-                        self._left.take_back(header)
-                    else:
-                        self._left.settle()
+                    self._folder.take_back(header.name)
                 raise
+            with self._lock:
+                old = self._index.drop(key) if key in self._index.entries else None
+                self._index.add(key, FileEntry(header.name, size, expires_at, pinned=pinned))
+                if old is not None:
+                    self._folder.replaced(old.name)
 
     def _next_number(self) -> int:
         if self._number + 1 >= NUMBERS:
-            raise StoreError(f"the files in the cache folder {self._folder} are numbered to the end; empty it")
+            raise StoreError(f"the cache folder {self._folder.path} has used up its file numbers; empty it")
         self._number += 1
         return self._number
 
-    def _refuse(self, refusal: StoreFull | TooLarge) -> NoReturn:
-        self._refusals += 1
-        raise refusal
-
     def _make_room(self, key: str, size: int) -> None:
-        book, limits = self._book, self._limits
-        if size > limits.value_bytes:
-            # tuned since it was counted
-            self._refuse(TooLarge(size, limits.value_bytes))
-        if book.fits(key, size, limits):
+        index = self._index
+        if size > index.limits.value_bytes:
+            # the limits were lowered since the value was measured
+            index.refusals += 1
+            raise TooLarge(size, index.limits.value_bytes)
+        if index.fits(key, size):
             return
         self._sweep()
-        may_evict = self._when_full is WhenFull.EVICT and book.could_fit(key, size, limits)
-        if not book.fits(key, size, limits) and not may_evict:
-            self._refuse(
-                StoreFull(
-                    f"no room for {size} more bytes: {len(book.entries)} of {limits.entries} entries and {book.bytes} "
-                    f"of {limits.total_bytes} bytes are in use ({book.pinned} entries are pinned); try again later or "
-                    "raise the limits"
-                )
-            )
+        if index.fits(key, size):
+            return
+        if self._when_full is WhenFull.REFUSE or not index.fits_beside_pins({key: size}):
+            raise index.refuse(size)
         # the old value under `key` stays until the new one is on the disk
-        while not book.fits(key, size, limits) and (victim := book.victim(but=key)) is not None:
+        while not index.fits(key, size) and (victim := index.victim(but=key)) is not None:
             self._evict(victim)
 
-    def _insert(self, header: Header, expires_at: float) -> None:
-        if self._left.doubted:
-            self._left.settle()
-        entry = Entry(header.name, header.number, header.size, expires_at, header.pinned)
-        self._left.doubted[header.key] = None
-        old = self._book.put(header.key, entry)
-        if old is not None:
-            self._left.leave(old.name)
-        self._left.coming = None
-        del self._left.doubted[header.key]
-        if old is not None:
-            # the new value is in force already, and its number the higher one
-            with contextlib.suppress(StoreError):
-                self._left.remove(stem_of(old.name))
-
     def _remove(self, key: str) -> None:
-        name = self._book.entries[key].name
-        require_same(self._folder, self._held)
-        # the one in force goes last: none that is left then counts as the newest
-        self._left.remove(stem_of(name))
-        self._left.doubted[key] = None
-        self._left.unlink(name)
-        self._book.drop(key)
-        del self._left.doubted[key]
+        name = self._index.entries[key].name
+        self._folder.require_same()
+        # the newest file last: as long as it is there no older one counts
+        self._folder.remove_stale(stem_of(name))
+        self._folder.unlink(name)
+        self._index.drop(key)
 
     def _evict(self, key: str) -> None:
         self._remove(key)
-        self._evictions += 1
+        self._index.evictions += 1
 
-    def _discard(self, key: str, entry: Entry) -> None:
-        # two readers may find the same damage, and a writer may have replaced it meanwhile
-        if self._closed:
-            return
-        self._require_open()
-        if self._book.entries.get(key) is entry:
+    def _discard(self, key: str, entry: FileEntry) -> None:
+        """Remove a damaged entry, unless another reader did so or a writer has replaced it meanwhile."""
+        if not self._closed and self._index.entries.get(key) is entry:
             self._remove(key)
-            self._damaged += 1
+            self._index.damaged += 1
 
     def _sweep(self) -> int:
         freed, now = 0, self._clock.now()
-        while (key := self._book.due(now)) is not None:
+        while (key := self._index.first_due(now)) is not None:
             self._remove(key)
-            self._expired += 1
+            self._index.expiries += 1
             freed += 1
         return freed
 
-    def _load(self) -> None:
-        now, wall = self._clock.now(), self._clock.time()
-        headers, self._damaged = self._left.load()
+    def _load(self) -> int:
+        """Index the files that are there; the highest number of any."""
+        now, wall, number = self._clock.now(), self._clock.time(), 0
+        headers, self._index.damaged = self._folder.load()
         for header in headers:
-            self._number = header.number
-            self._insert(header, now + min(header.ttl, header.expires_at - wall))
-        self._number = max(self._number, self._left.last_number)
-        self._keep_limits()
+            number = header.number
+            expires_at = now + min(header.ttl, header.expires_at - wall)
+            self._index.add(header.key, FileEntry(header.name, header.size, expires_at, pinned=header.pinned))
+        return max(number, self._folder.last_stale_number)
 
     def _keep_limits(self) -> None:
         self._sweep()
         if self._when_full is WhenFull.REFUSE:
             return
-        for key in self._book.larger(self._limits.value_bytes):
+        for key in self._index.larger(self._index.limits.value_bytes):
             self._evict(key)
-        while not self._book.within(self._limits) and (victim := self._book.victim()) is not None:
+        while not self._index.within_limits() and (victim := self._index.victim()) is not None:
             self._evict(victim)

@@ -35,7 +35,7 @@ class DamagedFile(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class FileHeader:
     """What a value file says before the value."""
 
     key: str
@@ -106,11 +106,6 @@ def stem_of(name: str) -> str:
     return name[:64]
 
 
-def stem_of_key(key: str) -> str:
-    """What the names of all files of `key` begin with."""
-    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def number_of(name: str) -> int:
     """The number in a value file's name."""
     return int(name[65:], 16)
@@ -135,7 +130,7 @@ def read_value(file: BinaryIO, name: str) -> Value:
 
     What was written is no damage, whatever becomes of it: it raises as `decode` does.
     """
-    header = Header.read(file, name)
+    header = FileHeader.read(file, name)
     encoded = file.read(header.encoded)
     if len(encoded) != header.encoded or sha256(encoded).digest() != header.digest:
         raise DamagedFile

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from enum import Enum
-from threading import RLock
+from threading import Lock
 from typing import Final
 
 from fednode.cache.backend import (
@@ -13,14 +12,16 @@ from fednode.cache.backend import (
     TooLarge,
     Usage,
     Value,
+    WhenFull,
     check_items,
     check_key,
     check_ttl,
+    check_when_full,
     checked_keys,
 )
 from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.memory.policies import PolicyMaker, policy_maker
-from fednode.cache.memory.shard import Entry, Shard, find_many
+from fednode.cache.memory.shard import MemoryEntry, Shard, find_many
 from fednode.cache.values.freeze import freeze, hand_out
 from fednode.clock import Clock
 from fednode.errors import ConfigError
@@ -32,21 +33,6 @@ _VALUES_PER_SHARD: Final = 64
 _MOST_PARTS: Final = 64
 """Shards that may be asked for: `get_many` visits them one after the other."""
 _LARGEST_BATCH: Final = 1 << 20
-
-
-class WhenFull(Enum):
-    """What a backend does with a value that finds no room. Expired entries make room under both."""
-
-    EVICT = "evict"
-    """Forget what the policy chooses, never the entry just written: for what can be had again."""
-    REFUSE = "refuse"
-    """Raise `StoreFull` and keep all it has: for what nobody else has. So every entry is pinned until it is deleted."""
-
-
-def check_when_full(when_full: object) -> None:
-    """Raise `TypeError` for what is no `WhenFull`: a cache that was to refuse must not evict for a slip."""
-    if not isinstance(when_full, WhenFull):
-        raise TypeError(f"{when_full!r} does not say what to do when the cache is full; use WhenFull.EVICT or REFUSE")
 
 
 class MemoryBackend:
@@ -77,7 +63,7 @@ class MemoryBackend:
         self._limits = limits
         self._shards = [Shard(part, make, refuses=refuses) for part in _parts(limits, count)]
         self._count = count
-        self._tuning = RLock()
+        self._tuning = Lock()
         refuse_after_fork(self, "_tuning")
 
     def __str__(self) -> str:
@@ -142,9 +128,8 @@ class MemoryBackend:
 
     def clear(self) -> None:
         """Forget everything."""
-        now = self._now()
         for shard in self._shards:
-            shard.clear(now)
+            shard.clear()
 
     def sweep(self) -> int:
         """Free what has expired; the number of entries freed. Of the rest it looks at one heap's head a shard."""
@@ -159,8 +144,7 @@ class MemoryBackend:
 
     def usage(self) -> Usage:
         """Entries, bytes and counts so far, over all shards."""
-        now = self._now()
-        each = [shard.usage(now) for shard in self._shards]
+        each = [shard.usage() for shard in self._shards]
         return Usage(*(sum(getattr(one, field.name) for one in each) for field in fields(Usage)))
 
     def tune(self, limits: Limits | None = None, batch: int | None = None) -> None:
@@ -181,17 +165,24 @@ class MemoryBackend:
             for shard, part in zip(self._shards, parts, strict=True):
                 shard.tune(part, batch, self._now())
 
-    def _entry(self, shard: Shard, key: str, value: Value) -> Entry:
+    def fits_beside_pins(self, sizes: Mapping[str, int]) -> bool:
+        """Whether values of these sizes, by key, would fit together if everything that is not pinned were evicted."""
+        parts: list[dict[str, int]] = [{} for _ in self._shards]
+        for key, size in sizes.items():
+            parts[hash(key) % self._count][key] = size
+        return all(shard.fits_beside_pins(part) for shard, part in zip(self._shards, parts, strict=True) if part)
+
+    def _entry(self, shard: Shard, key: str, value: Value) -> MemoryEntry:
         """What is stored of `value`: without expiry, without a pin."""
         most = self._limits.value_bytes
         if type(value) is bytes and len(value) <= most:
-            return Entry(key, value, len(value), plain=True)
+            return MemoryEntry(key, value, len(value), plain=True)
         try:
             content, size, plain = freeze(value, most)
         except TooLarge:
             shard.refused()
             raise
-        return Entry(key, content, size, plain=plain)
+        return MemoryEntry(key, content, size, plain=plain)
 
 
 def _shards_for(limits: Limits) -> int:

@@ -12,6 +12,7 @@ from fednode.cache.backend import (
     MISSING,
     Limits,
     Missing,
+    PinLost,
     StoreFull,
     TooLarge,
     Usage,
@@ -21,7 +22,6 @@ from fednode.cache.backend import (
     check_ttl,
 )
 from fednode.cache.fork_safety import refuse_after_fork
-from fednode.cache.lost import PinLost
 from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.client import Link
 from fednode.cache.redis.eviction_check import check_no_eviction

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,54 +155,6 @@ def test_a_folder_that_was_moved_or_replaced_is_refused_in_one_sentence(tmp_path
     away.rename(folder)
     backend.set("key", b"back", None)
     assert backend.get("key") == b"back"
-
-
-class Telling(dict[str, None]):
-    """Tells when `key` is first put in doubt."""
-
-    def __init__(self, key: str) -> None:
-        self.key, self.told = key, threading.Event()
-
-    def __setitem__(self, key: str, value: None) -> None:
-        super().__setitem__(key, value)
-        if key == self.key:
-            self.told.set()
-
-
-def test_a_write_that_failed_while_another_call_settled_is_looked_at_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = opened(tmp_path)
-    backend.set("key", b"old", None)
-    left, settling = backend._left, threading.Event()
-    left.doubted = doubted = Telling("key")
-    recount, write = backend._book.recount, files.write_whole
-
-    def recount_late() -> None:
-        # its look at the folder is over, and the lock is its own until the write has failed
-        settling.set()
-        assert doubted.told.wait(30)
-        recount()
-
-    reader = threading.Thread(target=lambda: backend.get("other"))
-
-    def fail_once_written(*given: object) -> None:
-        doubted["other"] = None
-        reader.start()
-        assert settling.wait(30)
-        write(*given)  # type: ignore[arg-type]
-        raise StoreError("the folder could not be made durable")
-
-    monkeypatch.setattr(backend._book, "recount", recount_late)
-    monkeypatch.setattr("fednode.cache.files.backend.write_whole", fail_once_written)
-    with pytest.raises(StoreError, match="durable"):
-        backend.set("key", b"new", None)
-    reader.join()
-    monkeypatch.undo()
-    assert backend.get("key") == b"old" and backend.delete("key")
-    backend.close()
-    with opened(tmp_path) as backend:
-        assert backend.get("key") is MISSING and held(backend) == (0, 0)
 
 
 @pytest.mark.parametrize("written", [False, True])

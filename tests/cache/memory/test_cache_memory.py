@@ -204,30 +204,6 @@ def test_refusing_takes_room_from_the_expired() -> None:
     assert backend.get("b") == b"2"
 
 
-def test_overwriting_for_ever_does_not_grow_the_heap() -> None:
-    backend = MemoryBackend(FakeClock(), SMALL)
-    for turn in range(5_000):
-        backend.set("key", b"%d" % (turn % 9), 1_000.0)
-    assert len(backend._shards[0]._expiries) < 200
-    assert backend.usage() == Usage(1, 1)
-
-
-def test_a_sweep_looks_only_at_the_head_when_nothing_expired() -> None:
-    class Head(list[Any]):
-        looked: ClassVar[list[object]] = []
-
-        def __getitem__(self, place: Any) -> Any:
-            self.looked.append(place)
-            return super().__getitem__(place)
-
-    backend = MemoryBackend(FakeClock(), Limits(2_000, 1 << 20, 100), shards=1)
-    for number in range(1_000):
-        backend.set(str(number), b"1", 10.0)
-    backend._shards[0]._expiries = Head(backend._shards[0]._expiries)
-    assert backend.sweep() == 0
-    assert Head.looked == [0]
-
-
 def test_a_large_sweep_frees_all_that_expired() -> None:
     clock = FakeClock()
     backend = MemoryBackend(clock, Limits(10_000, 1 << 20, 100), shards=1)
@@ -318,7 +294,7 @@ def test_a_limit_is_a_whole_number(name: str, limit: Any) -> None:
 )
 def test_shards_are_as_many_as_leave_each_a_large_part(limits: Limits, when_full: WhenFull, count: int) -> None:
     backend = MemoryBackend(FakeClock(), limits, when_full)
-    parts = [shard._limits for shard in backend._shards]
+    parts = [shard.limits for shard in backend._shards]
     assert backend.shards == len(parts) == count
     assert sum(part.entries for part in parts) == limits.entries
     assert sum(part.total_bytes for part in parts) == limits.total_bytes
@@ -355,38 +331,6 @@ def test_a_deleted_value_is_let_go() -> None:
     assert sys.getrefcount(octets) == 2
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_a_destructor_within_a_call_is_refused_and_hurts_nothing(policy: str) -> None:
-    backend = MemoryBackend(FakeClock(), Limits(20, 1_000, 100), policy=policy, shards=1)
-    policy_of = backend._shards[0]._policy
-    asked: dict[str, Any] = {
-        "get": lambda: backend.get("a"),
-        "get_many": lambda: backend.get_many(["a"]),
-        "set": lambda: backend.set("b", b"1", None),
-        "delete": lambda: backend.delete("a"),
-        "sweep": backend.sweep,
-        "clear": backend.clear,
-        "keys": backend.keys,
-        "tune": backend.tune,
-    }
-    backend.set("a", b"1", None)
-    refused: list[str] = []
-
-    def within(*_: object) -> None:
-        for name, ask in asked.items():
-            with pytest.raises(RuntimeError, match="destructor"):
-                ask()
-            refused.append(name)
-
-    with pytest.MonkeyPatch.context() as patch:
-        # stands for a collector that runs in the middle of it
-        patch.setattr(policy_of, "used", within)
-        assert backend.get("a") == b"1"
-        assert backend.get_many(["a"]) == {"a": b"1"}
-    assert refused == [*asked] * 2
-    assert (backend.get("a"), backend.delete("a"), backend.usage().entries) == (b"1", True, 0)
-
-
 def test_a_life_too_short_for_the_clock_has_ended_at_once() -> None:
     clock = FakeClock()
     clock.sleep(1e6)
@@ -406,7 +350,7 @@ def test_a_tune_of_the_batch_keeps_the_limits_that_another_sets_meanwhile() -> N
     backend._limits = Limits(10, 1_000, 100)
     backend._tuning.release()
     other.join()
-    assert backend.limits == backend._shards[0]._limits == Limits(10, 1_000, 100)
+    assert backend.limits == backend._shards[0].limits == Limits(10, 1_000, 100)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -12,7 +12,7 @@ from kit.cache.redis_server import RedisServer
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, Limits, StoreFull
-from fednode.cache.lost import PinLost
+from fednode.cache.backend import PinLost
 from fednode.cache.redis.address import Names, RedisAddress
 from fednode.cache.redis.backend import RedisBackend
 from fednode.cache.redis.client import Link, LinkOptions

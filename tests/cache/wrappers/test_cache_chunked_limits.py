@@ -6,7 +6,6 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
-from fednode.cache.wrappers.admission import fits_beside_pins
 from fednode.cache.wrappers.chunked import Chunked
 
 LARGE = bytes(1 << 17)
@@ -55,7 +54,7 @@ def test_room_is_counted_without_what_is_replaced_pinned_or_not(inner: CacheBack
     for number in range(8):
         inner.pin(f"pin {number}", bytes(4_500))
     inner.set("key", bytes(4_000), None)
-    assert fits_beside_pins(inner, {"key": 4_000}) and not fits_beside_pins(inner, {"key": 4_001})
-    assert fits_beside_pins(inner, {"pin 0": 4_500, "key": 4_000})
-    assert not fits_beside_pins(inner, {"pin 0": 4_501, "key": 4_000})
-    assert not fits_beside_pins(inner, {"key": 1, "new": 1})
+    assert inner.fits_beside_pins({"key": 4_000}) and not inner.fits_beside_pins({"key": 4_001})
+    assert inner.fits_beside_pins({"pin 0": 4_500, "key": 4_000})
+    assert not inner.fits_beside_pins({"pin 0": 4_501, "key": 4_000})
+    assert not inner.fits_beside_pins({"key": 1, "new": 1})
