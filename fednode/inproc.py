@@ -1,9 +1,12 @@
-"""A Flower `Grid` in one process: no Ray, no SuperLink, no ports; every message goes through Flower's own
-serialisation.
+"""A Flower `Grid` in one process: no Ray, no SuperLink, no ports. Every message is serialised as Flower does it.
 
-Work is done when somebody pulls: one client runs, its reply leaves, the next one runs. Nothing is collected in a list.
-Faults are injected here, between the serialised bytes, so that the node and the members run the code that they always
-run.
+All in one thread: `push_messages` only queues; each `pull_messages` runs one client and returns its reply, so that
+replies are never collected in a list. Faults are injected here, on the serialised messages, so that node and members
+run their ordinary code:
+
+    slow    the reply is held until after the next push, so it arrives in a later step or round
+    repeat  the reply is returned now and once more at the next pull
+    dead, lost-before-upload    the client never runs
 """
 
 import logging
@@ -31,13 +34,13 @@ _RUN_ID = 1
 _CLIENT_CRASHED = 2
 _SILENT = frozenset({"lost-before-upload", "dead"})
 _WITHOUT_SPEC = ("box-key", "close")
-"""Requests about a round that come without its spec."""
+"""Requests about a round that do not carry its spec."""
 Config = Mapping[str, int | float | str | bool]
 
 
 @dataclass(slots=True)
 class _Delivery:
-    """A message on its way: the bytes, and what is going to happen to it."""
+    """A queued message: its bytes, the number of its push, and the faults to inject."""
 
     message_id: str
     node: int
@@ -47,7 +50,7 @@ class _Delivery:
 
 
 class InProcGrid(Grid):
-    """Delivers to one ClientApp in this process, as many nodes as there are `names`; node i is called names[i]."""
+    """Delivers to one ClientApp in this process; node 100 + i belongs to the member names[i]."""
 
     def __init__(
         self, client_app: ClientApp, names: Sequence[str], run_config: Config, faults: Iterable[Fault] = ()
@@ -82,15 +85,15 @@ class InProcGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A message; deprecated by Flower, there because the interface has it."""
+        """Make a message. Flower deprecates this, but its interface requires it."""
         return Message(content=content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Every node, dead ones too: a carrier does not know."""
+        """Every node, dead ones included: a carrier cannot tell."""
         return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Serialise and queue; returns an id a message."""
+        """Serialise and queue the messages; return the id of each."""
         self._pushes += 1
         ids = []
         for message in messages:
@@ -104,7 +107,7 @@ class InProcGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Run the next node that has something to do and return its reply; empty when nobody has."""
+        """Run the node of the next queued message and return its reply; empty if none is queued."""
         wanted = set(message_ids)
         if self._held and self._held[0][0] < self._pushes:
             return [self._held.popleft()[1]]
@@ -117,7 +120,7 @@ class InProcGrid(Grid):
         return []
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Push, then pull until nothing more comes; nobody is far away, so `timeout` has nothing to bound."""
+        """Push, then pull until nothing is queued. `timeout` is ignored: no message has a way to travel."""
         del timeout
         ids = list(self.push_messages(messages))
         replies: list[Message] = []
@@ -152,13 +155,14 @@ class InProcGrid(Grid):
     def _answer(self, delivery: _Delivery, message: Message) -> Message:
         try:
             return self._app(message, self._contexts[delivery.node])
-        except Exception as error:  # noqa: BLE001 - as a SuperNode does: a client that breaks is an answer, not our end
-            told = _told(error)
-            log.warning("%s ended with %s", self._names[delivery.node - 100], told)
-            return Message(Error(code=_CLIENT_CRASHED, reason=told), reply_to=message)
+        except Exception as error:  # noqa: BLE001 - as in a SuperNode, an error of the client is its answer
+            # other errors than FedNode's by type only: their text may quote training data
+            text = type(error).__name__ + (f": {error}"[:300] if isinstance(error, FednodeError) else "")
+            log.warning("%s ended with %s", self._names[delivery.node - 100], text)
+            return Message(Error(code=_CLIENT_CRASHED, reason=text), reply_to=message)
 
     def _spoil(self, delivery: _Delivery, reply: Message) -> Message:
-        """Garbage in place of the update, or last round's update again as this round's."""
+        """Put garbage, or the update of the round before, in place of this reply, if that fault is to be injected."""
         if not reply.has_content():
             return reply
         honest = reply.content
@@ -170,12 +174,7 @@ class InProcGrid(Grid):
         return reply
 
 
-def _told(error: Exception) -> str:
-    """Errors of FedNode in their own words; others by type: theirs may quote what a member trains on."""
-    return type(error).__name__ + (f": {error}"[:300] if isinstance(error, FednodeError) else "")
-
-
 def run_in_process(server_app: ServerApp, grid: InProcGrid, run_config: Config) -> None:
-    """Run a ServerApp over a grid in this process; its exceptions come through."""
+    """Run a ServerApp over a grid in this process. Raises what the app raises."""
     context = Context(run_id=_RUN_ID, node_id=1, node_config={}, state=RecordDict(), run_config=dict(run_config))
     server_app(grid, context)

@@ -1,7 +1,7 @@
-"""Flower's server side as a thin skin: a channel over any `Grid`, and a `Strategy` whose `start` runs the driver.
+"""Flower's server side: a channel over any `Grid`, and a `Strategy` whose `start` runs the driver.
 
-A round of FedNode has more phases than the two hooks of a strategy (invite, charge, open, release), so `start` is
-overridden and the hooks refuse. Everything else stays Flower's: the signature of `start`, the records, the `Result`.
+A round of FedNode has more steps (invite, charge, open, release) than a strategy has hooks: `start` is overridden, and
+the hooks raise. The signature of `start`, the records and the `Result` stay Flower's.
 """
 
 import logging
@@ -34,14 +34,13 @@ from fednode.reasons import Reason
 from fednode.records import CHUNKS, frame_of, to_arrays, to_content
 
 __all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "Seen", "ServerApp"]
-"""Flower's own types among them: whoever builds on this file needs them, and Flower is imported in as few files as can
-be."""
+"""Includes Flower's types, so that callers need not import Flower: as few files as possible do."""
 
 log = logging.getLogger("fednode.server")
 
 _TWO_NODES = (
-    "Two nodes speak as {name}: its key folder was copied, unless its node was started anew or somebody repeats its "
-    "hello. A copy forgets what the other one signed; docs/threats.md says what that costs."
+    "Two nodes answer as {name}: its key folder was copied, unless its node was restarted or somebody repeats its "
+    "hello. A copy does not know what the other one signed; docs/threats.md says what that costs."
 )
 
 _CAUSES: Mapping[str, type[FednodeError]] = {
@@ -54,9 +53,17 @@ _CAUSES: Mapping[str, type[FednodeError]] = {
 
 
 class GridChannel:
-    """A cohort's members over Flower's `Grid`: by name, not by node id, and one reply at a time.
+    """Reaches a cohort's members over Flower's `Grid`, by name instead of node id.
 
-    `noticed` is told, once a member, when two nodes speak as one: the one that spoke first is asked.
+    Flower's node ids say nothing about identity: a member is whoever answers "hello" with a signature of an enrolled
+    key. How messages and replies interleave (all in one thread; `Grid` only pushes and pulls):
+
+        1. `roll_call` pushes a hello to each new node and pulls answers; each valid one binds a member to its node.
+        2. `send` pushes requests and remembers (member, tag) by message id; `receive` pulls whatever has arrived.
+        3. An answer to hello may arrive during 2. `receive` pulls these too, and a late member joins the next request.
+        4. A second node may answer as a bound member. If Flower no longer lists the first node (its SuperNode was
+           restarted), the member moves to the second. Otherwise the first stays, and `noticed` is called once a member.
+        5. A carrier may deliver a reply twice. Message ids are kept, so that the driver sees the repeat.
     """
 
     def __init__(self, grid: Grid, cohort: Cohort, noticed: Callable[[str], None] = lambda _: None) -> None:
@@ -68,9 +75,9 @@ class GridChannel:
         self._open: set[str] = set()
 
     def roll_call(self, wait: Callable[[], bool], progress: Progress = lambda *_: None) -> frozenset[str]:
-        """Ask every node who it is, until all members are found or `wait()` says that it has been long enough.
+        """Ask every node for its name, until all members are found or `wait()` returns False.
 
-        Flower's node ids say nothing about identity; a member is who signed "hello" with an enrolled key.
+        `wait` is called when nothing has arrived. Returns the names that were found.
         """
         asked = self._greeted
         known: set[int] = set()
@@ -89,38 +96,38 @@ class GridChannel:
         return frozenset(self._nodes)
 
     def _greet(self, reply: Message) -> None:
-        """Enter who says hello, if this is the answer to that; who comes late is a member like all others."""
+        """Bind the member if this message answers a hello, late or not."""
         node = self._greeted.pop(reply.metadata.reply_to_message_id, None)
         if node is not None:
-            self._enter(node, reply)
+            self._bind(node, reply)
 
-    def _enter(self, node: int, reply: Message) -> None:
+    def _bind(self, node: int, reply: Message) -> None:
         try:
             if not reply.has_content():
                 raise PeerFault(Reason.NO_ANSWER, reply.error.reason or "")
             envelope = Envelope.from_bytes(frame_of(reply.content), 0)
             member = envelope.signed.verified(self._cohort)
             if envelope.head.kind != "hello":
-                raise PeerFault(Reason.UNEXPECTED, f"{member.name} said {envelope.head.kind}")
+                raise PeerFault(Reason.UNEXPECTED, f"{member.name} sent {envelope.head.kind}")
         except PeerFault as fault:
-            log.warning("node %d is no member: %s", node, fault)
+            log.warning("node %d is not a member: %s", node, fault)
             return
         first = self._nodes.setdefault(member.name, node)
         if first != node and first not in set(self._grid.get_node_ids()):
-            log.info("%s speaks from node %d now: node %d is gone", member.name, node, first)
+            log.info("%s answers from node %d now: node %d is gone", member.name, node, first)
             self._nodes[member.name] = node
         elif first != node:
             self._note_double(member.name, node)
 
     def _note_double(self, name: str, node: int) -> None:
         first = self._nodes[name]
-        log.warning("nodes %d and %d speak as %s: its key folder was copied; the first is asked", first, node, name)
+        log.warning("nodes %d and %d answer as %s: its key folder was copied; the first is asked", first, node, name)
         if name not in self._doubled:
             self._doubled.add(name)
             self._noticed(_TWO_NODES.format(name=name))
 
     def send(self, requests: Mapping[str, Request]) -> None:
-        """One message a member; members that no node speaks for are left out and will not answer."""
+        """Push one message to each member. Members without a node are skipped and will not answer."""
         reached = [name for name in requests if name in self._nodes]
         for name in sorted(set(requests) - set(reached)):
             log.warning("%s cannot be reached", name)
@@ -134,10 +141,9 @@ class GridChannel:
         return Message(content=content, dst_node_id=node, message_type=request.call)
 
     def receive(self) -> Sequence[Reply]:
-        """Whatever has come, read as far as the frame; what is no frame is that member's error."""
+        """The replies that have arrived, each with its frame, or an error in place of one."""
         if not self._open:
             return ()
-        # an answer to the roll call that came too late for it may be the second node of a member
         messages = list(self._grid.pull_messages(sorted(self._open.union(self._greeted))))
         for message in messages:
             self._greet(message)
@@ -148,7 +154,6 @@ class GridChannel:
 
     def _read(self, message: Message) -> Reply:
         self._open.discard(message.metadata.reply_to_message_id)
-        # not forgotten: a carrier that delivers twice must be seen to do so
         name, tag = self._asked[message.metadata.reply_to_message_id]
         if not message.has_content():
             return Reply(name, tag, None, one_line(message.error.reason or "an error without a reason", 300))
@@ -160,17 +165,17 @@ class GridChannel:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a strategy tells after each round: how it ended, or how far it came, and what the model scores now."""
+    """A round as it ended, or how far it came, with the scores of the model if it was evaluated."""
 
     outcome: RoundOutcome
     metrics: MetricRecord | None
 
 
 class FedNodeStrategy(Strategy):
-    """Flower's strategy interface over the driver: `start(grid, initial_arrays, num_rounds, ...)` and nothing else.
+    """Flower's strategy interface over the driver: only `start` works.
 
-    `node` makes the parts with effects around the channel it is given; `seen` is called after each round in which
-    clients were asked, whatever then raised; `noticed` is told in a sentence of what weakens what the run may claim.
+    `node` makes the node's parts around the channel that it gets. `seen` is called after each round in which clients
+    were asked, also if the round then raised. `noticed` gets a sentence for each event that weakens the run's claims.
     """
 
     def __init__(
@@ -183,7 +188,7 @@ class FedNodeStrategy(Strategy):
         self._task, self._make_node, self._seen, self._noticed = task, node, seen, noticed
 
     def summary(self) -> None:
-        """Log what will be run."""
+        """Log the task."""
         terms, params = self._task.terms, self._task.sum_params
         log.info("task %s: %d parameters, scheme %s", self._task.name, params.dimension, params.scheme)
         log.info("clip %g, noise multiplier at least %.4g per released sum", terms.clip, terms.noise_multiplier())
@@ -198,14 +203,14 @@ class FedNodeStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Run `num_rounds` rounds and return Flower's result, the newest arrays in it.
+        """Run `num_rounds` rounds and return Flower's result with the newest arrays.
 
-        `timeout` bounds the wait for nodes to appear, in seconds; the time of a round is the task's deadline. The
-        configs must be empty: what a client may be told stands in the round's spec, which it can check. Raises the
-        `FednodeError` of the first round that failed; rounds before it are released and charged.
+        `timeout` is how long to wait for the next member to answer the roll call, in seconds; a round has the task's
+        deadline. The configs must be empty: clients take parameters only from the round's spec, which they can check.
+        Raises the `FednodeError` of the first round that failed; earlier rounds stay released and charged.
         """
         if train_config or evaluate_config:
-            raise ValueError("FedNode sends no free-form config: put it into the client's own configuration")
+            raise ValueError("FedNode sends no train or evaluate config: put it into the client's own configuration")
         self.summary()
         channel = GridChannel(grid, self._task.cohort, self._noticed)
         node = self._make_node(channel)
@@ -221,7 +226,7 @@ class FedNodeStrategy(Strategy):
                 result.arrays = to_arrays(self._task.model(driver.parameters()))
                 metrics = evaluate_fn(number, result.arrays) if evaluate_fn and not outcome.cause else None
             finally:
-                # what was charged and opened is told of also if its model cannot be kept
+                # a charged round is reported even if its model cannot be saved
                 self._seen(Seen(outcome, metrics))
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
@@ -230,7 +235,7 @@ class FedNodeStrategy(Strategy):
         return result
 
     def _driven(self, driver: Driver, number: int) -> RoundOutcome:
-        """A round's outcome; of one that was broken off `seen` is told too, before the error goes on."""
+        """Run a round; if it raises after clients were asked, report how far it came and raise."""
         try:
             return driver.run_round(number)
         except BaseException:
@@ -239,7 +244,14 @@ class FedNodeStrategy(Strategy):
             raise
 
     def _await_members(self, channel: GridChannel, node: Node, timeout: float) -> None:
-        deadline = node.clock.now() + timeout
+        """Call the roll; each member that answers starts the wait of `timeout` seconds anew."""
+        found, deadline = 0, node.clock.now() + timeout
+
+        def progress(step: str, done: int, total: int) -> None:
+            nonlocal found, deadline
+            if done > found:
+                found, deadline = done, node.clock.now() + timeout
+            node.progress(step, done, total)
 
         def wait() -> bool:
             if node.clock.now() >= deadline or node.stop():
@@ -247,7 +259,7 @@ class FedNodeStrategy(Strategy):
             node.clock.sleep(node.poll)
             return True
 
-        present = channel.roll_call(wait, node.progress)
+        present = channel.roll_call(wait, progress)
         cohort = self._task.cohort
         missing = sorted(member.name for member in cohort.members if member.name not in present)
         if missing:
@@ -255,7 +267,7 @@ class FedNodeStrategy(Strategy):
         self._require(len([client for client in cohort.clients if client.name in present]), present)
 
     def _require(self, clients: int, present: frozenset[str]) -> None:
-        """Raise before anything is asked of anyone, if those who are here could never end a round."""
+        """Raise before anything is asked, if too few members are here to complete a round."""
         holders = len([holder for holder in self._task.cohort.holders if holder.name in present])
         hint = (
             f"start one node for each of the {len(self._task.cohort.members)} members (num-supernodes in a simulation)"
@@ -266,28 +278,14 @@ class FedNodeStrategy(Strategy):
             raise TooFewHolders(f"{holders} holders are here, {self._task.sum_params.threshold} are needed; {hint}")
 
     def configure_train(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: a round is driven by `start`."""
-        raise _no_hooks()
+        """Raise `RuntimeError`, as all hooks do: updates are folded sealed, and evaluation by clients has no noise."""
+        raise RuntimeError("call FedNodeStrategy.start(); it does not use the hooks of a strategy")
 
-    def aggregate_train(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: updates are folded as they come, sealed."""
-        raise _no_hooks()
-
-    def configure_evaluate(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: per-client evaluation would release numbers that no noise covers."""
-        raise _no_hooks()
-
-    def aggregate_evaluate(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: per-client evaluation would release numbers that no noise covers."""
-        raise _no_hooks()
-
-
-def _no_hooks() -> RuntimeError:
-    return RuntimeError("FedNodeStrategy is run by start(); its hooks are not called one by one")
+    aggregate_train = configure_evaluate = aggregate_evaluate = configure_train
 
 
 def _vector(task: Task, arrays: ArrayRecord) -> NDArray[np.float64]:
-    """The trained arrays among the initial ones; frozen ones are the task's."""
+    """The trained arrays of the initial ones, as one vector; the frozen arrays are the task's."""
     return task.layout.flatten({name: array.numpy() for name, array in arrays.items() if name not in task.frozen})
 
 
@@ -299,7 +297,7 @@ def build_server_app(main: Callable[[Grid, Context], None]) -> ServerApp:
 
 
 def initial_record(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
-    """Named arrays as the record that `start` takes."""
+    """Named arrays as the record that `FedNodeStrategy.start` takes."""
     return to_arrays(arrays)
 
 
@@ -309,5 +307,5 @@ def named_arrays(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
 
 
 def accuracy_record(value: float) -> MetricRecord:
-    """What an evaluation function returns."""
+    """An accuracy, 0 to 1, as an evaluation function returns it."""
     return MetricRecord({"accuracy": value})

@@ -2,6 +2,8 @@
 afterwards."""
 
 import contextlib
+import http
+import http.client
 import logging
 import os
 import shutil
@@ -10,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import tomli_w
@@ -24,7 +26,7 @@ from fednode.assemble.serve import MARK, STOP_NAME
 from fednode.assemble.study import study_entry
 from fednode.clock import SystemClock
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder
-from fednode.errors import ConfigError, FednodeError
+from fednode.errors import ConfigError, FednodeError, Interrupted, one_line
 from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag
 from fednode.reports import JSON_NAME, parse_report
@@ -100,7 +102,7 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
         observer.phase(f"warning: {warning}")
     # homes of engines whose submitter was killed; one whose run goes on without it is in use
     remove_abandoned(SCRATCH, inner=_KEYS, before=lambda left: _end_all_under(left / _HOME))
-    with temporary_folder(SCRATCH) as scratch, _engine(scratch) as environ:
+    with temporary_folder(SCRATCH) as scratch, _engine(scratch, stop) as environ:
         keys = scratch / _KEYS
         config = to_run_config(settings.model_copy(update={"out": settings.out.absolute()}))
         config |= {"run-folder": str(folder.absolute()), "key-root": str(keys)}
@@ -108,9 +110,9 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
         for name, text in app_files(settings.study, config).items():
             (app / name).parent.mkdir(parents=True, exist_ok=True)
             (app / name).write_text(text, encoding="utf-8")
-        _follow(_command(app, settings), environ, observer, _Stop(stop, folder))
+        last = _follow(_command(app, settings), environ, observer, _Stop(stop, folder))
     observer.finished()
-    return _result(folder)
+    return _result(folder, last)
 
 
 def _check(settings: RunSettings) -> None:
@@ -141,18 +143,55 @@ def _command(app: Path, settings: RunSettings) -> list[str]:
 
 
 @contextlib.contextmanager
-def _engine(scratch: Path) -> Iterator[dict[str, str]]:
+def _engine(scratch: Path, stop: StopFlag) -> Iterator[dict[str, str]]:
     """The environment of a private engine; on the way out everything that it started is ended, by process id."""
     home = scratch / _HOME
     home.mkdir()
     environ = dict(os.environ)
     environ |= flower_environment(home) | {"PATH": _path(), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
-    for name in ("FLWR_LOCAL_SUPERLINK_HTTP_API_PORT", "FLWR_LOCAL_CONTROL_API_PORT"):
-        environ[name] = str(_free_port())
+    superlink: subprocess.Popen[bytes] | None = None
     try:
+        superlink = _start_superlink(home, environ, stop)
         yield environ
     finally:
         _end_all_under(home)
+        if superlink is not None:
+            superlink.wait()
+
+
+def _start_superlink(home: Path, environ: Mapping[str, str], stop: StopFlag) -> "subprocess.Popen[bytes]":
+    """Start Flower's SuperLink for this run, and wait until it answers.
+
+    The wait follows the process, not a clock: `flwr run` would start a SuperLink itself, but ends it after 15 seconds,
+    which is too short on a busy machine. Raises `FednodeError` if it ends, `Interrupted` if the operator stops the run.
+    """
+    port, log_file = _free_port(), home / "superlink.log"
+    private = f'[superlink.private]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+    (home / "config.toml").write_text(f'[superlink]\ndefault = "private"\n\n{private}', encoding="utf-8")
+    command = ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess", "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--database", str(home / "state.db"), "--log-file", str(log_file)]
+    process = subprocess.Popen(  # noqa: S603
+        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not _answers(port):
+        if process.poll() is not None:
+            lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines() if log_file.exists() else []
+            told = one_line(lines[-1], 300) if lines else "without a log"
+            raise FednodeError(f"Flower's SuperLink ended with code {process.returncode}: {told}")
+        if stop.raised:
+            raise Interrupted("stopped before Flower's engine was up; nothing was asked of a member")
+        SystemClock().sleep(_BETWEEN_SCANS)
+    return process
+
+
+def _answers(port: int) -> bool:
+    """Whether a SuperLink on this port answers."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5.0)) as connection:
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
 
 
 def _end_all_under(home: Path) -> None:
@@ -192,8 +231,9 @@ def _started_under(home: Path) -> list[int]:
     return found
 
 
-def _follow(command: list[str], environ: dict[str, str], observer: Observer, stop: "_Stop") -> None:
-    """Pass on FedNode's own lines of Flower's log until the run is over, or has ended its round as it was asked to."""
+def _follow(command: list[str], environ: dict[str, str], observer: Observer, stop: "_Stop") -> str:
+    """Pass on FedNode's own lines of Flower's log until the run ends; return the last line that is not FedNode's."""
+    last = ""
     # a session of its own: Ctrl-C in a terminal reaches us alone, and the run hears of it as a wish to stop
     with (
         stop,
@@ -205,6 +245,9 @@ def _follow(command: list[str], environ: dict[str, str], observer: Observer, sto
             _, mark, text = line.partition(MARK)
             if mark:
                 observer.phase(text.strip())
+            else:
+                last = line.strip() or last
+    return last
 
 
 class _Stop:
@@ -228,11 +271,14 @@ class _Stop:
         self._thread.join()
 
 
-def _result(folder: Path) -> RunResult:
+def _result(folder: Path, last: str) -> RunResult:
     path = folder / JSON_NAME
     (folder / STOP_NAME).unlink(missing_ok=True)
     if not path.exists():
-        raise FednodeError(f"Flower's engine ended run {folder.name} without a report; see {folder / 'run.log'}")
+        raise FednodeError(
+            f"Flower's engine ended run {folder.name} without a report; see {folder / 'run.log'}; its last line was: "
+            f"{one_line(last, 200) or 'nothing'}"
+        )
     record = parse_report(path.read_bytes())
     kinds = {word: kind for kind, word in OUTCOMES.items()}
     error = None if record.outcome == "finished" else kinds.get(record.outcome, FednodeError)(record.outcome_sentence)

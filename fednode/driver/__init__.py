@@ -1,4 +1,4 @@
-"""The one place where effects happen, in order: `Driver` runs a task, a round at a time."""
+"""Executes the effects of a round, in order: `Driver` runs a task, one round at a time."""
 
 from fednode.driver.channel import Channel, Reply, Request
 from fednode.driver.driver import Driver

@@ -1,4 +1,4 @@
-"""How the driver talks to members: requests out, replies in, nothing said about who carries them."""
+"""How the driver talks to members: requests out, replies in, over any carrier."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Call = Literal["query", "train"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A frame for one member; a train call brings chunks of the model with it. `tag` comes back with the reply."""
+    """A frame for one member, with chunks of the model in a train call. The reply carries the same `tag`."""
 
     call: Call
     tag: str
@@ -21,13 +21,13 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Bytes that go down, without the carrier's own."""
+        """Bytes to send, without the carrier's overhead."""
         return len(self.frame) + sum(chunk.nbytes for chunk in self.chunks.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: a frame, or the carrier's word that there is none."""
+    """A member's answer: a frame, or None and the carrier's error."""
 
     sender: str
     tag: str
@@ -36,12 +36,12 @@ class Reply:
 
 
 class Channel(Protocol):
-    """The members of one cohort, by name."""
+    """Reaches the members of one cohort by name."""
 
     def send(self, requests: Mapping[str, Request]) -> None:
-        """Hand over one request a member. A member that nobody can reach simply does not answer."""
+        """Send one request to each member. A member that cannot be reached simply does not answer."""
         ...
 
     def receive(self) -> Sequence[Reply]:
-        """Whatever has come since the last call, oldest first; at once, and maybe nothing."""
+        """The replies since the last call, oldest first. Returns at once, maybe empty."""
         ...

@@ -1,4 +1,13 @@
-"""The updates of one round: clients are invited, what comes is checked, stored and added, what is struck goes again."""
+"""The updates of one round: invite clients; check, store and add each update; remove those of excluded clients.
+
+How messages interleave, for one client and round (all in the driver's one thread):
+
+    request -> update               it is checked, waits in `_waiting` for `keep` or `let_go`, and is stored, then added
+    request -> update, update       a carrier delivered twice: the round discards the repeat, or counts another update
+    request -> missing-chunks       once a round the client is sent the whole model, and may still answer in time
+    request -> update -> no room    after `retry_after` seconds the client is asked again and sends the same bytes
+    request -> ... next round ...   a late update is discarded; it still proves which version the client holds
+"""
 
 import hashlib
 import logging
@@ -26,13 +35,13 @@ log = logging.getLogger("fednode.driver")
 
 _MISSING = f"refused: {Reason.MISSING_CHUNKS}"
 _BOXES = "/boxes"
-"""After a client's name in the store: a name that no member can have."""
+"""Follows a client's name in the store; no member's name holds a slash."""
 
 
 class Collecting:
-    """Holds the running sum of one round and the signed heads of the updates in it. Used by the round alone.
+    """The running sum of one round, and the signed heads of the updates in it.
 
-    What comes in and what is done gives the event that the round is to be told, or None where it need not know.
+    Methods return the event for the round, or None if there is none.
     """
 
     def __init__(self, node: Node, task: Task, download: Download, keys: BoxKeys | None, round_log: RoundLog) -> None:
@@ -46,21 +55,21 @@ class Collecting:
 
     @property
     def fold(self) -> Fold:
-        """The sum of all that was kept and not struck."""
+        """The sum of all updates that were kept and not excluded."""
         return self._fold
 
     def heads_of(self, clients: Iterable[str]) -> dict[str, Signed]:
-        """The signed heads of these clients' updates, which are in the sum."""
+        """The signed heads of these clients, whose updates are in the sum."""
         return {name: self._heads[name] for name in clients}
 
     def boxes_of(self, client: str) -> dict[str, bytes]:
-        """All boxes of a client, by name, from the store. Raises `UpdateLost` where it lost them."""
+        """All boxes of a client, by name, from the store. Raises `UpdateLost` if the store lost them."""
         return split_parts(self._stored(client + _BOXES), self._spec.sum_params.holders)
 
     # --- out
 
     def invite(self, clients: Iterable[str]) -> None:
-        """Send each client what it needs of the model, and the spec."""
+        """Send each client the spec, and the chunks of the model that it does not hold."""
         self._send(self._download.requests(sorted(clients)))
 
     def _send(self, requests: Mapping[str, Request]) -> None:
@@ -68,26 +77,26 @@ class Collecting:
         self._node.channel.send(requests)
 
     def ask_later(self, client: str, wait: float) -> None:
-        """`due` gives this client in `wait` seconds."""
+        """Let `due` return this client in `wait` seconds."""
         self._ask_at[client] = self._node.clock.now() + wait
 
     def due(self, now: float) -> tuple[str, ...]:
-        """The clients whose time to be asked again has come, each once."""
+        """The clients that are to be asked again by now, each once."""
         due = tuple(client for client, time in self._ask_at.items() if time <= now)
         for client in due:
             del self._ask_at[client]
         return due
 
     def ask_again(self, client: str) -> None:
-        """The round's request once more: the client sends what it sealed for it, and holds the model that it is of."""
-        log.info("round %d: %s is asked again for what it sealed", self._spec.round, client)
+        """Repeat the round's request: the client answers with the bytes that it sealed before."""
+        log.info("round %d: %s is asked again for its sealed update", self._spec.round, client)
         self._log.asked_again[client] += 1
         self._send(self._download.requests((client,)))
 
     # --- in
 
     def update(self, reply: Reply, now: Round) -> events.Event | None:
-        """An answer to this round's invitation. If it is an update, it waits for `keep` or `let_go`."""
+        """Check an answer to this round's request. An update then waits for `keep` or `let_go`."""
         self._log.bytes_up[reply.sender] += len(reply.frame or b"")
         try:
             envelope = self._read(reply, self._spec.terms.staleness)
@@ -100,11 +109,11 @@ class Collecting:
         return events.Arrived(reply.sender, envelope.head.spec, hashlib.sha256(envelope.head.to_bytes()).digest())
 
     def let_go(self) -> None:
-        """Hold an update that was not kept no longer."""
+        """Drop the waiting update, if the round did not keep it."""
         self._waiting = None
 
     def late(self, reply: Reply) -> events.Event:
-        """Too late for its round; that its sender has that round's model is still worth knowing."""
+        """Note which version of the model the sender of a late update holds."""
         with suppress(PeerFault):
             self._download.late(self._read(reply, self._task.terms.staleness))
         return events.Late(reply.sender)
@@ -124,19 +133,18 @@ class Collecting:
         self._download.check(envelope)
 
     def _tried(self, envelope: Envelope, now: Round) -> Fold:
-        """The fold with this payload in it: that it can be added is what makes a payload valid, so this comes before
-        storing."""
+        """The sum with this payload. This comes before storing: a payload is valid if it can be added."""
         sender = envelope.head.sender
         already = sender in self._fold.names or now.state is not State.COLLECTING
         return self._fold if already or envelope.head.spec != self._digest else self._fold.add(sender, envelope.body)
 
     def _fault(self, client: str, fault: PeerFault, now: Round) -> events.Event | None:
-        """Count it; but a client that lost its copy of the model gets the whole of it, once, and goes on."""
+        """Count a fault. A client that lost its copy of the model is instead sent the whole model, once a round."""
         waited_for = client in now.invited and client not in now.survivors
         if fault.reason == _MISSING and now.state is State.COLLECTING and waited_for:
             again = self._download.again(client)
             if again is not None:
-                log.info("round %d: %s holds another model than it did, it is sent all of it", self._spec.round, client)
+                log.info("round %d: %s lost its copy of the model and is sent all of it", self._spec.round, client)
                 self._send({client: again})
                 return None
         log.warning("round %d: %s: %s", self._spec.round, client, fault)
@@ -146,9 +154,9 @@ class Collecting:
     # --- in the store and in the sum
 
     def keep(self, client: str, deadline: float) -> events.Event:
-        """Store, then add: an update that is in the sum is always in the store too. `deadline` is the round's."""
+        """Store the waiting update, then add it, so that every update in the sum is in the store too."""
         if self._waiting is None:
-            raise RuntimeError(f"nothing of {client} to keep")
+            raise RuntimeError(f"no update of {client} is waiting")
         envelope, fold = self._waiting
         try:
             self._store(client, envelope)
@@ -158,7 +166,7 @@ class Collecting:
         return events.Kept(client)
 
     def _store(self, client: str, envelope: Envelope) -> None:
-        """Store the payload and its boxes, both or none. Raises `StoreFull`."""
+        """Store the payload and its boxes, both or neither. Raises `StoreFull`."""
         updates, task, number = self._node.updates, self._spec.task, self._spec.round
         updates.put(task, number, client, envelope.body)
         if self._keys is None:
@@ -171,7 +179,7 @@ class Collecting:
             raise
 
     def _turn_away(self, client: str, full: StoreFull, deadline: float) -> events.Event:
-        """There is no room: the client is asked again when the store says so, if that is before the deadline."""
+        """Have the client asked again after the store's `retry_after`, if that is before the deadline."""
         log.warning("round %d: no room for %s: %s", self._spec.round, client, full)
         for reason in (Reason.NO_ROOM, Reason.NO_ROOM_YET):
             self._log.explain(PeerFault(reason, str(full)))
@@ -180,9 +188,9 @@ class Collecting:
         return events.NotKept(client, Reason.NO_ROOM, wait if in_time else None)
 
     def exclude(self, clients: Iterable[str]) -> None:
-        """Take these clients, whose box a holder could not open, out of the sum again."""
+        """Remove these clients, whose box a holder could not open, from the sum."""
         for name in clients:
-            log.warning("round %d: the box of %s does not open, it is struck", self._spec.round, name)
+            log.warning("round %d: the box of %s does not open; the client is excluded", self._spec.round, name)
             self._fold = self._fold.remove(name, self._stored(name))
             self._log.rejected.append((name, Reason.BAD_BOX))
             del self._heads[name]
@@ -190,11 +198,11 @@ class Collecting:
     def _stored(self, name: str) -> bytes:
         data = self._node.updates.get(self._spec.task, self._spec.round, name)
         if not isinstance(data, bytes):
-            raise RuntimeError(f"{name} of round {self._spec.round} was kept and is not in the store")
+            raise RuntimeError(f"the update of {name} in round {self._spec.round} was kept, but is not in the store")
         return data
 
     def why(self, now: Round) -> str:
-        """What most of the clients said whose update is missing; or ""."""
+        """The commonest reason of the clients whose update is missing; "" for none."""
         missing = now.invited - set(now.survivors)
         turned_away = (pair for pair in self._log.discarded if pair[1].startswith(Reason.NO_ROOM))
         noted = [*self._log.rejected, *turned_away]

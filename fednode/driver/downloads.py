@@ -1,7 +1,9 @@
-"""What each client is sent of the model: the chunks that, by its own signed replies, it does not hold yet.
+"""Which chunks of the model each client is sent: those that it does not hold, by its own signed replies.
 
-The directory of the task (`fednode.cache.coherence.round_directory`) keeps who has which chunk. A new version makes
-copies stale, the next round's message says so by naming it and brings what is missing, the signed reply acknowledges.
+The directory of the task (`fednode.cache.coherence.round_directory`) keeps which client holds which chunk:
+    1. publishing a version marks the changed chunks as stale at every client;
+    2. the next round's request names the version and brings each client the chunks that it lacks;
+    3. the client's signed reply to that round proves that it now holds them all.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,10 +27,10 @@ from fednode.stores import ParameterStore
 from fednode.stores.parameter_manifest import Floats
 
 _SPECS = 16
-"""Rounds back of which a late reply still proves something."""
+"""How many rounds back a late reply still counts as a proof."""
 
 _LEASE = 7 * 86_400.0
-"""Seconds of silence after which a client is sent everything."""
+"""After so many seconds of silence a client is sent the whole model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,10 @@ class Proof:
 
 
 class Downloads:
-    """The versions of one task's model that were published, and who has which.
+    """The published versions of one task's model, and which client holds which.
 
-    `invalidations` counts chunks that a client held as the newest, by its own word, when a new version changed them.
-    What a round allows is its own spec's to say; what is kept for later rounds, the task's.
+    `invalidations` counts the chunks that were current at a client when a new version changed them. The round's spec
+    says which versions the round allows; the task's terms say how many are kept for later rounds.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class Downloads:
 
     @property
     def newest(self) -> Basis:
-        """The version that the next round is about."""
+        """The version that the next round trains."""
         version = max(self._published)
         return Basis(version, self._published[version])
 
     def publish(self, vector: NDArray[np.float64], round_number: int) -> None:
-        """Write the next version of the model, whole or not at all. Raises `StoreError`."""
+        """Write the next version of the model (float64 [d]), whole or not at all. Raises `StoreError`."""
         arrays: dict[str, Floats] = {**self._task.layout.split(vector), **self._task.frozen}
         version = self._parameters.write(arrays, {"round": round_number})
         self._published[version] = self._outline.digest(arrays)
@@ -78,14 +80,14 @@ class Downloads:
 
     def _invalidate(self, changed: Iterable[str]) -> None:
         keys = self.directory.bits(changed)
-        # who had not caught up with a chunk before has lost nothing by its next change
+        # count only copies that were current: a client that was already stale loses nothing
         stale = sum((standing.held & keys).bit_count() for standing in self.directory.standings.values())
         self.directory, _ = self.directory.write(keys)
         self.invalidations += stale
         self._invalidated(stale)
 
     def _newer(self, version: int) -> set[str]:
-        """The chunks whose newest bytes are of a version after this one."""
+        """The chunks that changed after this version."""
         return {chunk.id for chunk in self._parameters.chunks() if chunk.version > version}
 
     def vector(self) -> NDArray[np.float64]:
@@ -96,12 +98,12 @@ class Downloads:
         return vector
 
     def of_round(self, spec: RoundSpec, parts: Mapping[str, bytes]) -> "Download":
-        """What goes down in the round of this spec; `parts` go to every client beside it.
+        """The download of the round of this spec; every client also gets `parts`.
 
-        Raises `RuntimeError` for a spec that names another model than the one that was published.
+        Raises `RuntimeError` if the spec names a model that was not published.
         """
         if self._published.get(spec.model_version) != spec.model_digest:
-            raise RuntimeError("the spec names another model than the one that is sent")
+            raise RuntimeError("the spec names a model that was not published")
         self._specs[spec.digest()] = spec
         for old in list(self._specs)[:-_SPECS]:
             del self._specs[old]
@@ -110,9 +112,9 @@ class Downloads:
     # --- what replies prove
 
     def check(self, envelope: Envelope, spec: RoundSpec) -> None:
-        """Return if an update says that it was computed from a model that this round allows.
+        """Raise `PeerFault` unless the update names a model that this round allows.
 
-        Raises `PeerFault`: "stale", "another-model" for one that was never published, "malformed".
+        `STALE` for a version that is too old, `ANOTHER_MODEL` for one that was never published, `MALFORMED`.
         """
         basis = _basis(envelope, spec)
         if basis is None:
@@ -125,13 +127,13 @@ class Downloads:
             raise PeerFault(Reason.ANOTHER_MODEL, f"no version {basis.version} of this digest was ever published")
 
     def learn(self, envelope: Envelope) -> None:
-        """Take in what a verified update proves about its sender, whatever round it is of.
+        """Note what a verified update, of this or an earlier round, proves about its sender.
 
-        Raises `PeerFault("malformed")`.
+        Raises `PeerFault(MALFORMED)`.
         """
         head = envelope.head
         spec = self._specs.get(head.spec)
-        # an answer of another kind, or with another round's number, is no update of this spec: it proves nothing
+        # only an update of this very spec is a proof
         if spec is None or not head.is_update(Topic(spec.task, spec.round, head.spec)):
             return
         basis = _basis(envelope, spec)
@@ -144,26 +146,26 @@ class Downloads:
             self.directory = self.directory.confirm(head.sender, current, self._clock.now())
 
     def forget(self, client: str) -> None:
-        """The client says that it does not have what it had."""
+        """Note that the client lost its copy."""
         self.proofs.pop(client, None)
         self.directory = self.directory.forget(client)
 
     def certify(self, spec: RoundSpec, answers: Mapping[int, Signed]) -> None:
-        """Keep the holders' word that the round was opened, for clients that train from its model later."""
+        """Keep the holders' signatures that the round was opened, for clients that train from its model later."""
         if self._most_stale:
             self._openings[spec.digest()] = (spec.model_version, opening_parts(answers))
 
     # --- what goes down
 
     def plan(self, clients: Iterable[str], spec: RoundSpec) -> dict[str, "Shipment"]:
-        """What each client needs before it can train in the round of this spec."""
+        """For each client, what it needs to train in the round of this spec."""
         vouched = {client: Shipment(vouched=proof.spec) for client in clients if (proof := self._vouched(client, spec))}
         now, others = self._clock.now(), [client for client in clients if client not in vouched]
         self.directory, parcels = self.directory.expire(now).offer(others, now)
         return vouched | {client: Shipment(parcel.send) for client, parcel in parcels.items()}
 
     def _vouched(self, client: str, spec: RoundSpec) -> Proof | None:
-        """The proof of an older copy that may be used, since the holders vouch that it was everybody's."""
+        """The proof of an older copy that the round allows and that the holders vouch for."""
         proof = self.proofs.get(client)
         older = proof is not None and proof.version < spec.model_version and proof.spec in self._openings
         if proof is None or not older or too_old(proof.version, spec.model_version, spec.terms.staleness):
@@ -171,7 +173,7 @@ class Downloads:
         return proof
 
     def vouchers(self, shipment: "Shipment") -> Mapping[str, bytes]:
-        """The holders' word that goes with a shipment."""
+        """The holders' signatures that go with a shipment."""
         return {} if shipment.vouched is None else self._openings[shipment.vouched][1]
 
     def chunks(self, spec: RoundSpec, keys: int) -> dict[str, NDArray[np.float32]]:
@@ -180,20 +182,20 @@ class Downloads:
 
 
 def _basis(envelope: Envelope, spec: RoundSpec) -> Basis | None:
-    """The model that an update of this spec says it is of; None where no round of it may be about another."""
+    """The model that an update names; None where the terms allow no older one."""
     return Basis.from_bytes(envelope.attached.get(BASIS, b"")) if spec.terms.staleness else None
 
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """The bits of the chunks that go down; or, for an older copy that will do, the round that its proof is of."""
+    """The chunks to send, as bits; or, for an allowed older copy, the spec digest of the round that proves it."""
 
     keys: int = 0
     vouched: bytes | None = None
 
 
 class Download:
-    """One round's model on its way down. Used by the round alone."""
+    """The download of one round: its spec, and the requests to the clients."""
 
     def __init__(self, downloads: Downloads, spec: RoundSpec, parts: Mapping[str, bytes]) -> None:
         self.spec = spec
@@ -201,13 +203,13 @@ class Download:
         self._resent: set[str] = set()
 
     def requests(self, clients: Iterable[str]) -> dict[str, Request]:
-        """One request a client. Clients that hold the same share one."""
+        """One request for each client. Clients that lack the same chunks share one."""
         plans = self._downloads.plan(tuple(clients), self.spec)
         made = {shipment: self._request(shipment) for shipment in set(plans.values())}
         return {client: made[shipment] for client, shipment in plans.items()}
 
     def again(self, client: str) -> Request | None:
-        """Everything, for a client that does not hold what it was believed to hold; None the second time."""
+        """A request with the whole model, for a client that lost its copy; None the second time."""
         self._downloads.forget(client)
         if client in self._resent:
             return None
@@ -215,19 +217,16 @@ class Download:
         return self.requests((client,))[client]
 
     def check(self, envelope: Envelope) -> None:
-        """Return if the update's model is one that this round allows; then remember what its sender holds.
-
-        Raises as `Downloads.check` does.
-        """
+        """Check that the update's model is allowed, as `Downloads.check` does; then note what its sender holds."""
         self._downloads.check(envelope, self.spec)
         self._downloads.learn(envelope)
 
     def late(self, envelope: Envelope) -> None:
-        """Remember what an update of an earlier round proves. Raises `PeerFault("malformed")`."""
+        """Note what an update of an earlier round proves. Raises `PeerFault(MALFORMED)`."""
         self._downloads.learn(envelope)
 
     def certify(self, answers: Mapping[int, Signed]) -> None:
-        """Keep the holders' word that this round was opened."""
+        """Keep the holders' signatures that this round was opened."""
         self._downloads.certify(self.spec, answers)
 
     def _request(self, shipment: Shipment) -> Request:

@@ -1,4 +1,9 @@
-"""One round's work with the key holders: boxes handed on, the roster signed, the sum opened, and who did not answer."""
+"""One round's work with the key holders: check boxes, sign the roster, open the sum; and who did not answer.
+
+Each step sends one request to every holder and then takes the answers in any order, all in the driver's one thread.
+An answer counts only in its own step: a holder that answers too late, twice, or unasked is ignored, not blamed, since
+it may already be working on its next part.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,6 +14,7 @@ from numpy.typing import NDArray
 
 from fednode.aggregate import Fold
 from fednode.driver.channel import Reply
+from fednode.driver.query import log_unexpected
 from fednode.driver.round_log import RoundLog
 from fednode.driver.steps.boxes import BoxRequest, box_request, read_checked
 from fednode.driver.steps.confirm import ConfirmRequest, confirm_request, read_confirmed
@@ -28,9 +34,9 @@ log = logging.getLogger("fednode.driver")
 
 
 class Holders:
-    """What the holders were asked in one round and what they answered. Used by the round alone.
+    """What the holders were asked in one round and what they answered.
 
-    `points` are those that can open this round, `total` the opened sum, int64 [d], once it passed its check.
+    `points` are the holders that can open this round; `total` is the opened sum, int64 [d], once it passed its check.
     """
 
     def __init__(self, node: Node, task: Task, spec: RoundSpec, keys: BoxKeys | None, round_log: RoundLog) -> None:
@@ -38,16 +44,16 @@ class Holders:
         self.points = frozenset(holder.point for holder in task.cohort.holders) if keys is None else keys.points
         self.total: NDArray[np.int64] | None = None
         self._readers: dict[State, Callable[[Reply, int], events.Event | None]] = {}
-        """How an answer is read, for each state in which the holders were asked."""
+        """By state in which the holders were asked: how to read an answer."""
         self._signed: dict[int, Signed] = {}
         self._answers: dict[int, Opening] = {}
 
     # --- out
 
-    def hand_on(self, heads: Mapping[str, Signed], boxes_of: Callable[[str], Mapping[str, bytes]]) -> None:
+    def send_boxes(self, heads: Mapping[str, Signed], boxes_of: Callable[[str], Mapping[str, bytes]]) -> None:
         """Send each holder its boxes of the clients in `heads`, and these signed heads.
 
-        One holder at a time, from the store: no more than one holder's boxes are in memory.
+        The boxes are read from the store for one holder at a time, so that only one holder's boxes are in memory.
         """
         for holder in self._task.cohort.holders:
             if holder.point in self.points:
@@ -63,7 +69,7 @@ class Holders:
         self._node.channel.send(request.messages)
 
     def open(self, heads: Mapping[str, Signed], fold: Fold) -> None:
-        """Ask for the parts of the sum `fold`, whose updates have these heads; with the signatures under the roster."""
+        """Ask the holders to open the sum `fold` over the roster of these heads, with the signatures under it."""
         confirmed = None if self._keys is None else Confirmations(self._signed)
         request = open_requests(self._task, self._spec, heads.values(), fold, confirmed)
         self._readers[State.OPENING] = partial(self._answered, request)
@@ -72,7 +78,7 @@ class Holders:
     # --- in
 
     def answer(self, reply: Reply, state: State, now: Round) -> events.Event | None:
-        """An answer to what was asked in `state`; None for one that nobody waits for."""
+        """Read an answer to the request of `state`; None for a late or unsolicited one."""
         holder = self._awaited(reply, state, now)
         if holder is None:
             return None
@@ -85,22 +91,19 @@ class Holders:
         return event
 
     def _awaited(self, reply: Reply, state: State, now: Round) -> Member | None:
-        """The holder that a reply is from, if the round is waiting for it in this state: no other word counts.
-
-        What comes too late, or from others, must not be held against a holder either: it may be at its next part.
-        """
+        """The holder that sent this reply, if the round is waiting for it in this state; else None."""
         for holder in self._task.cohort.holders if now.state is state else ():
             if holder.name == reply.sender and holder.point in now.holders:
                 return holder
-        log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
+        log_unexpected(reply)
         return None
 
     def _checked(self, request: BoxRequest, reply: Reply, point: int) -> events.Event:
-        struck = read_checked(reply, request, self._task)
-        if struck:
-            number, count = self._spec.round, len(struck)
+        excluded = read_checked(reply, request, self._task)
+        if excluded:
+            number, count = self._spec.round, len(excluded)
             log.warning("round %d: %s could not open the boxes of %d clients", number, reply.sender, count)
-        return events.Checked(point, struck)
+        return events.Checked(point, excluded)
 
     def _confirmed(self, request: ConfirmRequest, reply: Reply, point: int) -> events.Event:
         self._signed[point] = read_confirmed(reply, request, self._task)
@@ -115,7 +118,7 @@ class Holders:
         return events.Answered(point)
 
     def _silence(self, holder: Member, fault: PeerFault, now: Round) -> events.Event:
-        """Count it, unless the holder has done its part already: a second copy that is damaged takes nothing away."""
+        """Count a fault, unless the holder has already done its part: a damaged second copy changes nothing."""
         log.warning("round %d: %s: %s", self._spec.round, holder.name, fault)
         done = {State.CHECKING: now.checked, State.CONFIRMING: now.confirmed, State.OPENING: now.answered}
         if holder.point not in done[now.state]:
@@ -125,29 +128,29 @@ class Holders:
     # --- the sum
 
     def combine(self, points: tuple[int, ...], fold: Fold) -> events.Event:
-        """Put the answers of these holders together; who contradicts the others is named."""
+        """Combine the answers of these holders; one that contradicts the others is named as silent."""
         answers = {point: self._answers[point].body for point in points}
         try:
             combined = combine_answers(self._node, self._task, fold, answers, self._spec.digest())
         except (OpeningRejected, TooFewHolders) as error:
             if isinstance(error, OpeningRejected):
-                self._name_liars(error.points)
+                self._name_wrong(error.points)
             return events.OpeningFailed(str(error))
         self.total = combined.values
-        self._name_liars(combined.left_out)
+        self._name_wrong(combined.left_out)
         return events.Opened()
 
-    def _name_liars(self, points: tuple[int, ...]) -> None:
+    def _name_wrong(self, points: tuple[int, ...]) -> None:
         for name in [holder.name for holder in self._task.cohort.holders if holder.point in points]:
             self._log.answered.discard(name)
             self._log.silence(name, PeerFault(Reason.WRONG_ANSWER))
 
     def signed(self) -> dict[int, Signed]:
-        """The signed heads of the answers, by point: the holders' word that this round was opened."""
+        """The signed heads of the answers, by point: they prove that this round was opened."""
         return {point: opening.signed for point, opening in self._answers.items()}
 
-    def unheard(self, now: Round) -> dict[str, str]:
-        """The holders that did not do their part, and why, as far as nothing is heard of them."""
+    def unanswered(self, now: Round) -> dict[str, str]:
+        """The holders that never answered a request of this round, each with its reason."""
         parts = {
             State.CHECKING: self.points - now.checked,
             State.CONFIRMING: now.checked - now.confirmed,

@@ -10,7 +10,7 @@ from fednode.privacy import Receipt
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What left the node: the mean of a sum that the ledger holds a charge for. There is none without a receipt."""
+    """The mean of an opened sum, float64 [d], with the receipt of its charge: no release exists without one."""
 
     mean: NDArray[np.float64] = field(repr=False)
     receipt: Receipt
@@ -22,13 +22,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """How a round ended and who was in it. `cause` is empty for a release, else the short name of what failed.
+    """How a round ended and who took part.
 
-    `rejected` and `discarded` hold (member, reason); `lost` invited clients that said nothing; `silent` (holder,
-    reason). `asked_again` counts how often a client whose update had found no room was asked for it again. Bytes are
-    means over the clients that were asked (down) and that answered (up), all messages of the round
-    counted. `broken` says what broke the work on the round off, whatever had come of it by then: "" for a round that
-    went to its end. The `release` stands also where what follows it failed: the sum is open.
+    `cause` is "" for a release, else the short name of the failure; `reason` explains it. `rejected` and `discarded`
+    hold (member, reason), `lost` the invited clients that never answered, `answered` the holders that opened, `silent`
+    (holder, reason) of those that did not do their part. `asked_again` counts requests for updates that had found no
+    room. `bytes_down` and `bytes_up` are means over the clients that were asked and that answered, over all messages of
+    the round. `broken` names the error that ended the work on the round early, else "". A `release` stays even if
+    something failed after it: the sum was opened.
     """
 
     round: int

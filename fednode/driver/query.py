@@ -1,7 +1,8 @@
-"""Ask, wait, and take each answer as it comes: shared by the key ceremony and the delivery of tasks."""
+"""Ask members one question, wait, and read their answers: used by the key ceremony and around a round."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from fednode.driver.channel import Reply, Request
 from fednode.driver.task import Node, Task
@@ -11,15 +12,34 @@ from fednode.reasons import Reason
 
 log = logging.getLogger("fednode.driver")
 
+NO_ANSWER = "no answer"
 _MOST_REASON, _MOST_DETAIL = 80, 200
-"""Characters of a peer's own words that are passed on to logs, consoles and reports."""
+"""Most characters of a peer's own text in logs, on consoles and in reports."""
+
+Answer = TypeVar("Answer")
 
 
-def ask(node: Node, requests: Mapping[str, Request], seconds: float, step: str) -> Iterator[Reply]:
-    """Send, then yield each member's answer to this very request until all have come or `seconds` have passed.
+def ask(
+    node: Node, requests: Mapping[str, Request], seconds: float, step: str, read: Callable[[Reply], Answer]
+) -> tuple[dict[str, Answer], dict[str, str]]:
+    """Ask members and read what each answers, until all have answered or `seconds` have passed.
 
-    `step` says to the operator what is being done.
+    Returns by member what `read` made of the answer, and the faults: why `read` raised `PeerFault`. Members that did
+    not answer are in neither. `step` names the work for the operator.
     """
+    answers: dict[str, Answer] = {}
+    faults: dict[str, str] = {}
+    for reply in _replies(node, requests, seconds, step):
+        try:
+            answers[reply.sender] = read(reply)
+        except PeerFault as fault:
+            faults[reply.sender] = describe(fault)
+            log.warning("%s: %s: %s", step, reply.sender, fault)
+    return answers, faults
+
+
+def _replies(node: Node, requests: Mapping[str, Request], seconds: float, step: str) -> Iterator[Reply]:
+    """The first reply of each member to this very request. Replies to other requests are logged and dropped."""
     tags = {member: request.tag for member, request in requests.items()}
     node.channel.send(requests)
     deadline = node.clock.now() + seconds
@@ -31,16 +51,20 @@ def ask(node: Node, requests: Mapping[str, Request], seconds: float, step: str) 
                 node.progress(step, len(requests) - len(tags), len(requests))
                 yield reply
             else:
-                log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
+                log_unexpected(reply)
         if not replies and tags:
             if node.clock.now() >= deadline or node.stop():
                 return
             node.clock.sleep(node.poll)
 
 
+def log_unexpected(reply: Reply) -> None:
+    """Note a reply that is late, a repeat, or was never asked for."""
+    log.info("ignored a reply of %s to %s: it is late or unsolicited", reply.sender, reply.tag)
+
+
 def raise_if_stopped(node: Node, when: str) -> None:
-    """Raise `Interrupted` if the operator asked to stop: that ended the waiting, and who had not answered is not to
-    blame."""
+    """Raise `Interrupted` if the operator asked to stop: then the wait ended early, and no member is to blame."""
     if node.stop():
         raise Interrupted(
             f"stopped {when}; nothing was asked of a client since the last round and nothing more was charged"
@@ -48,10 +72,10 @@ def raise_if_stopped(node: Node, when: str) -> None:
 
 
 def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached: int = 0) -> Envelope:
-    """The signed envelope of `kind` in a reply, by the member that was asked, about this task.
+    """The signed envelope of `kind` in a reply, verified: from the member that was asked, about this task.
 
-    Raises `PeerFault`: "no-answer", "refused" with the member's own reason, or what reading and verifying raise. Its
-    words are short and printable, whoever chose them.
+    Raises `PeerFault`: `NO_ANSWER`, "refused: " with the member's own reason, or what reading and verifying raise. A
+    member's own text is made short and printable.
     """
     try:
         return _read(reply, kind, task, (max_body, max_attached))
@@ -60,7 +84,7 @@ def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached
 
 
 def describe(fault: PeerFault) -> str:
-    """A fault as a part of a sentence: its reason, and its detail in brackets where there is one."""
+    """A fault as part of a sentence: the reason, then the detail, if any, in brackets."""
     detail = _short(fault.detail, _MOST_DETAIL)
     return _short(fault.reason, _MOST_REASON) + (f" ({detail})" if detail else "")
 

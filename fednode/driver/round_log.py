@@ -1,4 +1,4 @@
-"""What happened in a round, for the record: names, reasons and bytes, never a payload."""
+"""What happened in a round: names, reasons and bytes, never a payload."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -10,15 +10,15 @@ from fednode.errors import FednodeError, PeerFault
 from fednode.round.machine import Round
 
 BROKEN = "broken"
-"""The cause of a round whose work was broken off before it had come to an end of its own."""
+"""The cause of a round that an error or an abort ended."""
 
 
 @dataclass(slots=True)
 class RoundLog:
-    """Filled while a round is driven. `rejected` and `discarded` hold (member, reason), `silent` a reason by holder.
+    """Collects what a round's outcome needs, while the round runs.
 
-    `asked_again` counts by client how often it was asked for an update that had found no room. `details` holds the
-    first detail of each reason: with it a round that fails can say why on one line.
+    `rejected` and `discarded` hold (member, reason), `silent` a reason by holder. `details` holds the first detail of
+    each reason, so that a failed round can explain itself in one line. `asked_again` counts by client.
     """
 
     rejected: list[tuple[str, str]] = field(default_factory=list)
@@ -33,32 +33,26 @@ class RoundLog:
     reason: str = ""
 
     def explain(self, fault: PeerFault) -> None:
-        """Keep the detail of a fault, if it is the first of its reason."""
+        """Keep the detail of the first fault of each reason."""
         if fault.detail:
             self.details.setdefault(fault.reason, fault.detail)
 
     def silence(self, holder: str, fault: PeerFault) -> None:
-        """A holder did not do its part, and why; of several reasons the first counts."""
+        """Note why a holder did not do its part; the first reason stays."""
         self.explain(fault)
         self.silent.setdefault(holder, fault.reason)
 
     def heard(self, holder: str) -> None:
-        """A holder did its part after all: what it said before that is forgiven."""
+        """Note that a holder did its part; earlier faults no longer count."""
         self.silent.pop(holder, None)
 
     def lost(self, invited: Collection[str], survivors: Collection[str]) -> tuple[str, ...]:
-        """Who was invited and said nothing. A stopped round did not wait for them: they are not lost."""
+        """The invited clients that never answered; none in a round that the operator stopped: it did not wait."""
         heard = set(survivors) | {name for name, _ in self.rejected + self.discarded}
         return () if self.cause == "stopped" else tuple(sorted(set(invited) - heard))
 
-    def silences(self, more: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """Each silent holder with its reason; `more` are those of whom nothing was heard, unless they have one
-        already."""
-        unheard = {name: reason for name, reason in more.items() if name not in self.silent}
-        return tuple((self.silent | unheard).items())
-
     def why(self, faults: Iterable[tuple[str, str]]) -> str:
-        """The commonest reason among (member, reason), with how many members gave it and its first detail; or "".
+        """The commonest reason among (member, reason), with its count and first detail; "" for none.
 
         Of several reasons of one member the last counts.
         """
@@ -68,7 +62,7 @@ class RoundLog:
         )
 
     def outcome(self, number: int, now: Round, silent: Mapping[str, str]) -> RoundOutcome:
-        """How round `number` stands; `silent` are holders of whom nothing was heard. It took no time yet."""
+        """The outcome so far, without its seconds; `silent` gives a reason for each holder that has no other."""
         return RoundOutcome(
             round=number,
             cause=self.cause,
@@ -79,7 +73,8 @@ class RoundLog:
             discarded=tuple(self.discarded),
             lost=self.lost(now.invited, now.survivors),
             answered=tuple(sorted(self.answered)),
-            silent=self.silences(silent),
+            # first those with a reason of their own, in order; their reason wins
+            silent=tuple((self.silent | dict(silent) | self.silent).items()),
             opened=now.receipt is not None,
             asked_again=self.asked_again.total(),
             bytes_up=mean_of(self.bytes_up),
@@ -89,14 +84,14 @@ class RoundLog:
 
 
 def describe_error(error: BaseException) -> str:
-    """What broke something off, in words: FedNode's own, or the type of an error alone, whose words are anybody's."""
+    """What ended a run or round. Other errors than FedNode's are named by type only: their text may quote data."""
     if isinstance(error, FednodeError):
         return str(error) or type(error).__name__
     if isinstance(error, KeyboardInterrupt):
         return "aborted by the operator"
-    return f"an error that nobody foresaw ({type(error).__name__})"
+    return f"an unexpected error ({type(error).__name__})"
 
 
 def mean_of(sizes: Mapping[str, int]) -> float:
-    """Mean bytes of those that sent or got any; 0 if nobody did."""
+    """The mean over members, in bytes; 0 if there are none."""
     return sum(sizes.values()) / len(sizes) if sizes else 0.0

@@ -1,7 +1,7 @@
-"""One round, driven: the state machine says what to do, this file has it done and tells the machine what came of it.
+"""Drive one round: pass events to the state machine, execute the effects that it returns.
 
-`Collecting` has the updates and `Holders` the work with the key holders; what lies between them, the charge, and what
-comes last, the release, is here. `docs/walk.md` follows one update through all three.
+`Collecting` works with the clients, `Holders` with the key holders. The charge between them and the release at the end
+are here. `docs/walk.md` follows one update through all three.
 """
 
 import logging
@@ -15,6 +15,7 @@ from fednode.driver.collecting import Collecting
 from fednode.driver.downloads import Download
 from fednode.driver.holders import Holders
 from fednode.driver.outcome import Release, RoundOutcome
+from fednode.driver.query import log_unexpected
 from fednode.driver.round_log import BROKEN, RoundLog, describe_error
 from fednode.driver.task import Node, Task
 from fednode.errors import BudgetExhausted
@@ -31,11 +32,11 @@ _ASKED = {
     "confirm": State.CONFIRMING,
     "open": State.OPENING,
 }
-"""What members are asked, and the state in which the answers count."""
+"""By kind of request, the state in which answers count."""
 
 
 class RoundRun:
-    """Drives one round from its spec to its outcome. Used once."""
+    """Drives one round from its spec to its outcome; used once."""
 
     def __init__(
         self, node: Node, task: Task, download: Download, invited: frozenset[str], keys: BoxKeys | None = None
@@ -59,11 +60,11 @@ class RoundRun:
         self._started = node.clock.time()
 
     def run(self) -> RoundOutcome:
-        """Invite, collect, charge, open, release; returns how it ended.
+        """Invite, collect, charge, open, release; return the outcome.
 
-        A peer's fault never raises. Raises `StoreError` if a cache fails on the way to the charge, or the ledger cannot
-        write it: nothing is opened then. Last, however the round ended, its updates are deleted: what that raises may
-        come after the opening. Whatever it raises, `outcome` says how far the round came.
+        A peer's fault never raises. Raises `StoreError` if a store fails before the charge, or the ledger cannot write
+        it: nothing is opened then. At the end the round's updates are deleted, however it ended; that may raise after
+        the opening. If it raises, `outcome` tells how far the round came.
         """
         try:
             self._collecting.invite(self._round.invited)
@@ -76,7 +77,10 @@ class RoundRun:
     # --- waiting
 
     def _until(self, state: State) -> None:
-        """Take in what comes until the round has left `state`, or the time for it is over."""
+        """Handle replies until the round leaves `state`; at the deadline, or if the operator asks, tell the round.
+
+        Once the charge is written (OPENING), a wish to stop waits for the end of the round.
+        """
         self._deadline = self._node.clock.now() + self._spec.terms.deadline
         while self._round.state is state:
             if state is not State.OPENING and self._node.stop():
@@ -113,10 +117,10 @@ class RoundRun:
         elif "/round/" in reply.tag:
             self._handle(self._collecting.late(reply))
         else:
-            log.info("discarded an answer of %s to %s: nobody waits for it", reply.sender, reply.tag)
+            log_unexpected(reply)
 
     def _end_waits(self) -> None:
-        """Clients whose update found no room are asked again when their time has come, if the round still collects."""
+        """Ask clients again whose update found no room, when it is time, if the round still collects."""
         for client in self._collecting.due(self._node.clock.now()):
             if self._round.state is State.COLLECTING:
                 self._handle(events.WaitOver(client))
@@ -130,7 +134,7 @@ class RoundRun:
     # --- events and effects
 
     def _handle(self, event: events.Event | None) -> None:
-        """Tell the round what happened, do what it says, and tell it what came of each before the next."""
+        """Pass an event to the round and execute its effects, passing back the event of each before the next."""
         if event is None:
             return
         self._round, effects = self._round.handle(event)
@@ -156,11 +160,11 @@ class RoundRun:
         return None
 
     def _go_on(self, effect: effects.Effect) -> events.Event | None:
-        """What leads from the updates to the release."""
+        """Execute the effects of the steps after collecting."""
         updates, holders = self._collecting, self._holders
         match effect:
             case effects.CheckBoxes(clients):
-                holders.hand_on(updates.heads_of(clients), updates.boxes_of)
+                holders.send_boxes(updates.heads_of(clients), updates.boxes_of)
             case effects.Exclude(clients):
                 updates.exclude(clients)
             case effects.Confirm(clients):
@@ -186,8 +190,8 @@ class RoundRun:
     def _publish(self, receipt: Receipt) -> None:
         total, terms = self._holders.total, self._spec.terms
         if total is None:
-            raise RuntimeError("published before it was opened")
-        # the divisor is the public constant of the spec: dividing by who arrived would change the sensitivity
+            raise RuntimeError("there is no opened sum to publish")
+        # divide by the public constant of the spec: dividing by the number of arrivals would change the sensitivity
         mean = total.astype(np.float64) * 2.0**-terms.grid_bits / terms.divisor
         self._release = Release(mean, receipt)
         self._download.certify(self._holders.signed())
@@ -195,18 +199,18 @@ class RoundRun:
     # --- how it ended
 
     def _why(self, cause: str) -> str:
-        """What most of those said who are missing, where a round fails for want of them."""
+        """Why most of the missing members are missing, if the round fails for too few of them."""
         if cause == "too-few-holders":
             return self._log.why(self._log.silent.items())
         return self._collecting.why(self._round) if cause == "too-few-survivors" else ""
 
     def outcome(self, error: BaseException | None = None) -> RoundOutcome:
-        """How the round stands; `error` is what broke the work on it off. A sum that was opened stays a release."""
+        """The outcome so far; `error` is what ended the round early. A sum that was opened stays a release."""
         broken = "" if error is None else describe_error(error)
         cut = bool(broken) and not self._round.ended
-        stands = self._log.outcome(self._spec.round, self._round, {} if cut else self._holders.unheard(self._round))
+        stands = self._log.outcome(self._spec.round, self._round, {} if cut else self._holders.unanswered(self._round))
         if broken and not stands.cause and self._release is None:
-            # nobody waited for those that had not answered yet
+            # clients that had not answered yet are not lost: the node stopped waiting
             lost = () if self._round.state is State.COLLECTING else stands.lost
             stands = replace(stands, cause=BROKEN, reason=f"broken off: {broken}", lost=lost)
         seconds = max(0.0, self._node.clock.time() - self._started)

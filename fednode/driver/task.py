@@ -22,11 +22,11 @@ from fednode_crypto import SumParams, SumScheme
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is trained, by whom, under which terms. `failure` is the delta of one release that is no noise: sampler and
-    overflow.
+    """What is trained, by whom, under which terms.
 
-    `frozen` are float32 arrays that belong to the model, and to its digest, and are never trained: a client gets them
-    once. Raises `ValueError` for one of another type, or with the name of a trained one.
+    `failure` is the part of one release's delta that comes from sampler and overflow, not from noise. `frozen` are
+    float32 arrays of the model that are never trained; a client gets them once, and the model's digest covers them.
+    Raises `ValueError` for a frozen array of another type, or with the name of a trained one.
     """
 
     name: str
@@ -43,24 +43,24 @@ class Task:
             if array.dtype != np.float32:
                 raise ValueError(f"{name} is {array.dtype}; frozen arrays are float32, as they travel: convert it")
         object.__setattr__(self, "frozen", {name: _fixed(array) for name, array in self.frozen.items()})
-        # two arrays of one name are found here
+        # raises if two arrays have one name
         _ = self.outline
 
     @property
     def outline(self) -> Outline:
-        """Names and shapes of the whole model."""
+        """Names and shapes of all arrays, trained and frozen."""
         return Outline(self.layout, Layout(tuple(self.frozen), tuple(array.shape for array in self.frozen.values())))
 
     def model(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
-        """The whole model, as it travels, at these trained parameters (float64 [d])."""
+        """All arrays of the model, float32 as they travel, at these trained parameters (float64 [d])."""
         return {**self.layout.unflatten(vector), **self.frozen}
 
     def key_context(self) -> bytes:
-        """What the joint key is bound to, as `TaskCard.key_context` says it."""
+        """The bytes that the joint key is bound to (`TaskCard.key_context`)."""
         return TaskCard(self.name, self.cohort, self.sum_params).key_context()
 
     def event(self, survivors: int) -> DiscreteGaussianSum:
-        """What opening a sum of `survivors` updates releases: only honest survivors' noise counts."""
+        """The privacy event of opening a sum of `survivors` updates; the colluders' noise does not count."""
         return DiscreteGaussianSum(
             clip=self.terms.clip,
             grid_bits=self.terms.grid_bits,
@@ -72,7 +72,7 @@ class Task:
 
 
 def _fixed(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A copy that nobody can write to: what is frozen stays as it was."""
+    """A read-only copy."""
     copy = array.copy()
     copy.flags.writeable = False
     return copy
@@ -80,11 +80,11 @@ def _fixed(array: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The parts that have effects. `stop` says whether the operator asked to end.
+    """The parts of the node that have effects.
 
-    `staleness`, where there is one, is asked before each round how many versions old the model of an update may be: the
-    task's own is the most, since that is what members were told. `invalidated` is told, after each new version, of how
-    many chunks that clients held it made stale. `progress` hears how far each step is.
+    `stop` returns True once the operator asked to stop. `poll` is in seconds. `staleness`, if given, returns how many
+    versions old the model of an update may be in the next round; the task's terms are the upper limit. `invalidated`
+    gets the number of chunks at clients that a new version made stale, `progress` how far each step is.
     """
 
     channel: Channel

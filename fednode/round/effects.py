@@ -1,4 +1,4 @@
-"""What the driver has to do: frozen values that `Round.handle` returns, in the order in which they are to be done."""
+"""What the driver has to do: frozen values that `Round.handle` returns, in order of execution."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Count something harmless that came too late or twice."""
+    """Count a harmless message of `client` that came too late or twice."""
 
     client: str
     reason: str
@@ -30,7 +30,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class AskLater:
-    """Say `WaitOver` after `wait` seconds: there was no room for this client's update."""
+    """Send `WaitOver` to the round after `wait` seconds: the node has no room for this client's update."""
 
     client: str
     wait: float
@@ -38,56 +38,56 @@ class AskLater:
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """Ask this client again for what it sealed: there may be room now."""
+    """Ask this client again for its sealed update: there may be room now."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckBoxes:
-    """Give every holder its boxes of these clients."""
+    """Send every holder its boxes of these clients."""
 
     clients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
-    """Take the updates of these clients out of the sum: a holder could not open their boxes."""
+    """Remove the updates of these clients from the sum: a holder could not open their boxes."""
 
     clients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Have every holder that could check sign the final roster: these clients."""
+    """Ask every holder that checked its boxes to sign the final roster, these clients."""
 
     clients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeBudget:
-    """Charge the ledger with what these survivors added."""
+    """Charge the ledger for a sum over these survivors."""
 
     survivors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Ask every holder for its part; the receipt is the right to do so."""
+    """Ask every holder for its part of the opening; the receipt is the right to do so."""
 
     receipt: Receipt
 
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Put the answers of these holders together."""
+    """Combine the answers of these holders into the sum."""
 
     points: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Write the new model back: the receipt goes into the release."""
+    """Publish the mean of the sum; the release carries the receipt."""
 
     receipt: Receipt
 

@@ -7,7 +7,7 @@ from fednode.privacy.ledger import Receipt
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A well-formed update, signed by `client`: for which spec, and the digest of what it signed, boxes included."""
+    """`client` sent a well-formed, signed update. `update_digest` is the digest of its signed head, boxes included."""
 
     client: str
     spec_digest: bytes
@@ -16,16 +16,16 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The update of `client` is in the store and in the sum."""
+    """The update of `client` is stored and in the sum."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotKept:
-    """There was no room for the update of `client`: it is not in the sum.
+    """The node has no room for the update of `client`; it is not in the sum.
 
-    `wait` is the number of seconds after which there may be room; None where there will be none in this round.
+    After `wait` seconds there may be room; None means that there will be none in this round.
     """
 
     client: str
@@ -35,21 +35,21 @@ class NotKept:
 
 @dataclass(frozen=True, slots=True)
 class WaitOver:
-    """The time that `client` was to wait before it is asked again is over."""
+    """It is time to ask `client` again."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An answer of `client` to an earlier round."""
+    """`client` answered an earlier round."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """Something from (or about) `client` that is no update: garbage, a refusal, an error on its side."""
+    """`client` sent garbage or a refusal, or failed."""
 
     client: str
     reason: str
@@ -57,17 +57,17 @@ class Faulted:
 
 @dataclass(frozen=True, slots=True)
 class DeadlinePassed:
-    """The time to answer is over."""
+    """The time for the present step is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The operator wants the run to end."""
+    """The operator asked to stop the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A holder tried its boxes: `excluded` are the clients whose box it could not open."""
+    """A holder tried to open its boxes; it could not open those of the `excluded` clients."""
 
     point: int
     excluded: tuple[str, ...]
@@ -75,28 +75,28 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A holder signed that this roster is the one that it will open, and no other."""
+    """A holder signed that it will open this roster, and no other."""
 
     point: int
 
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The ledger holds the charge, on disk."""
+    """The charge is in the ledger, on disk."""
 
     receipt: Receipt
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeRefused:
-    """The budget does not hold what these survivors cost; nothing was spent."""
+    """The budget is too small for these survivors; nothing was spent."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A holder's partial opening, well-formed and signed."""
+    """A holder sent its part of the opening, well-formed and signed."""
 
     point: int
 
@@ -111,12 +111,12 @@ class HolderSilent:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The sum is open and passed its checks."""
+    """The opened sum passed its checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningFailed:
-    """What came out is not what honest holders open."""
+    """The opened sum failed its checks."""
 
     reason: str
 

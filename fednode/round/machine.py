@@ -1,17 +1,18 @@
-"""A round as a pure value: events in, effects out. No clock, no store, no network.
+"""The state machine of one round, as a frozen value: events in, effects out. No clock, no store, no network.
 
     COLLECTING --enough--> [CHECKING --boxes open--> CONFIRMING --signed-->] CHARGING --charged--> OPENING --> RELEASED
         |                     |                         |                       |                    |
         +--- too few, stopped +-------------------------+----------------> FAILED <-- refused, too few holders, rejected
 
-CHECKING and CONFIRMING are there where clients box shares for the holders (`boxed`): a client whose box does not open
-is excluded from the roster, and as many holders as it takes to open sign what is left, before anything is charged.
+The states CHECKING and CONFIRMING exist only where clients box shares for the holders (`boxed`). A client whose box
+does not open is excluded from the roster, and `threshold` holders sign the remaining roster before anything is charged.
 
-A client whose update finds no room waits, and is then asked again for what it sealed: it counts among those that the
-round waits for, and only the very update that found no room is taken then.
+The node may have no room for an update. Its client is then asked again, up to `most_asks` times:
+    Arrived -> Keep -> NotKept(wait) -> AskLater -> WaitOver -> AskAgain -> Arrived, with the same bytes
+Until then the round counts the client as missing and waits for it. Only the update that found no room is accepted.
 
-`ALLOWED` is the whole table: an event that its state does not list is a mistake of ours and raises; a peer's mistake
-never does, it ends as `Reject` or `Discard`. Everything that affects the state stands in this file.
+`ALLOWED` is the whole table. An event that the present state does not list is a bug in the driver and raises. A peer's
+fault never raises: it ends as `Reject` or `Discard`. Everything that affects the state is in this file.
 """
 
 from collections.abc import Callable
@@ -43,11 +44,11 @@ from fednode.round.events import (
 )
 
 MOST_ASKS = 3
-"""How often a client whose update found no room is asked for it again in one round."""
+"""How often one round asks a client again for an update that found no room."""
 
 
 class State(Enum):
-    """Where a round stands."""
+    """The state of a round."""
 
     COLLECTING = auto()
     CHECKING = auto()
@@ -75,8 +76,8 @@ ALLOWED: dict[State, frozenset[type]] = {
 
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
-    """A client whose update found no room: which update, how often it was asked again, and whether its answer to that
-    is awaited now."""
+    """A client whose update found no room. `asks` counts how often it was asked again; `asked` is True while its answer
+    to that is awaited."""
 
     client: str
     update_digest: bytes
@@ -88,7 +89,9 @@ class TurnedAway:
 class Round:
     """One round. `handle` returns the next value and the effects; `self` never changes.
 
-    `survivors` are the clients whose update is in the sum, in the order in which they came.
+    `survivors` are the clients whose update is in the sum, in order of arrival. `holders` are the points of the holders
+    that can still open; `checked`, `confirmed` and `answered` those that did their part of each step; `silent` those
+    that failed or timed out in the present step.
     """
 
     spec_digest: bytes
@@ -113,21 +116,21 @@ class Round:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can change any more."""
+        """True once the round is released or has failed."""
         return self.state in (State.RELEASED, State.FAILED)
 
     def handle(self, event: Event) -> "tuple[Round, tuple[effects.Effect, ...]]":
-        """The next value of the round and what is to be done now.
+        """Return the next value of the round, and the effects to execute in order.
 
-        `Keep` is answered with `Kept` or `NotKept` before anything else happens: an update that is in the sum but not
-        yet among the survivors must never be charged or opened over.
+        The driver answers `Keep` with `Kept` or `NotKept` before any other event. Otherwise the round could charge and
+        open a sum that holds an update of a client that is not among the survivors.
 
-        Raises `RuntimeError` for an event that this state does not allow: that is a mistake of the driver.
+        Raises `RuntimeError` for an event that the present state does not allow: that is a bug in the driver.
         """
         if type(event) not in ALLOWED[self.state]:
-            raise RuntimeError(f"{type(event).__name__} in {self.state.name}: the driver asked out of order")
+            raise RuntimeError(f"{type(event).__name__} is not allowed in state {self.state.name}")
         if len(self.arrived) > len(self.survivors) + len(self.excluded) and not isinstance(event, Kept | NotKept):
-            raise RuntimeError(f"{type(event).__name__} before {self.arrived[-1][0]} was kept or not")
+            raise RuntimeError(f"{type(event).__name__} before Kept or NotKept of {self.arrived[-1][0]}")
         return _HANDLERS[type(event)](self, event)
 
 
@@ -151,7 +154,7 @@ def _arrived(now: Round, event: Arrived) -> Step:
     if now.state is not State.COLLECTING:
         return now, (effects.Discard(event.client, Reason.LATE),)
     if turned is not None and not turned.asked:
-        # one attempt at the store each time it is asked, however many copies come
+        # try the store once each time the client is asked, however many copies arrive
         return now, (effects.Discard(event.client, Reason.REPEAT),)
     return replace(now, arrived=(*now.arrived, (event.client, event.update_digest))), (effects.Keep(event.client),)
 
@@ -172,7 +175,7 @@ def _kept(now: Round, event: Kept) -> Step:
 
 def _require_pending(now: Round, client: str) -> None:
     if client not in dict(now.arrived) or client in now.survivors:
-        raise RuntimeError(f"there is nothing of {client} to keep: it has not arrived, or it is in the sum already")
+        raise RuntimeError(f"no update of {client} is pending: it has not arrived, or it is in the sum already")
 
 
 def _not_kept(now: Round, event: NotKept) -> Step:
@@ -192,13 +195,13 @@ def _not_kept(now: Round, event: NotKept) -> Step:
 def _wait_over(now: Round, event: WaitOver) -> Step:
     turned = _turned_away(now, event.client)
     if turned is None or not _waits(now, event.client):
-        raise RuntimeError(f"{event.client} does not wait to be asked again")
+        raise RuntimeError(f"{event.client} is not waiting to be asked again")
     asked = replace(turned, asks=turned.asks + 1, asked=True)
     return replace(now, turned_away=(*_others(now, event.client), asked)), (effects.AskAgain(event.client),)
 
 
 def _waits(now: Round, client: str) -> bool:
-    """Whether this client is to be asked again, and was not yet: nothing that it sends unasked ends that."""
+    """True while a client waits to be asked again. Nothing that it sends unasked ends the wait."""
     turned = _turned_away(now, client)
     return turned is not None and not turned.asked and client not in now.faulted
 
@@ -219,7 +222,7 @@ def _count_fault(now: Round, client: str, reason: str) -> Step:
 
 
 def _when_complete(now: Round, first: tuple[effects.Effect, ...] = ()) -> Step:
-    """Do `first`; close the collection before the deadline if no invited client is missing."""
+    """Return `first`, and close the collection before the deadline if no invited client is missing."""
     if now.invited - set(now.survivors) - now.faulted:
         return now, first
     after, more = _close(now)
@@ -246,7 +249,7 @@ def _checked(now: Round, event: Checked) -> Step:
 
 
 def _when_checked(now: Round) -> Step:
-    """Go on with the holders that could check, and without the clients that any of them excluded."""
+    """Once every holder has checked or failed, go on with the holders that checked, without the excluded clients."""
     if now.holders - now.checked - now.silent:
         return now, ()
     if len(now.checked) < now.threshold:
@@ -265,7 +268,7 @@ def _confirmed(now: Round, event: Confirmed) -> Step:
 
 
 def _when_confirmed(now: Round) -> Step:
-    """Charge once all have signed that can: fewer than it takes to open would open nothing."""
+    """Once every holder has signed or failed, charge, if enough signed to open the sum."""
     if now.holders - now.confirmed - now.silent:
         return now, ()
     if len(now.confirmed) < now.threshold:
@@ -321,7 +324,7 @@ def _silent(now: Round, event: HolderSilent) -> Step:
 
 
 def _combine_or_fail(now: Round) -> Step:
-    """Wait for every holder that may still answer: each answer beyond the threshold is a check on the others."""
+    """Once every holder has answered or failed, combine. Each answer beyond the threshold is a check on the others."""
     if now.holders - now.answered - now.silent:
         return now, ()
     if len(now.answered) < now.threshold:
@@ -331,7 +334,7 @@ def _combine_or_fail(now: Round) -> Step:
 
 def _opened(now: Round, _: Opened) -> Step:
     if now.receipt is None or not now.combining:
-        raise RuntimeError("opened without a receipt, or before the answers were put together")
+        raise RuntimeError("opened without a receipt, or before the answers were combined")
     return replace(now, state=State.RELEASED), (effects.Publish(now.receipt),)
 
 

@@ -206,7 +206,7 @@ def test_a_client_that_failed_before_it_found_no_room_is_waited_for_again():
 def test_only_who_waits_is_asked_again():
     asked = (*turned_away("a"), on.WaitOver("a"))
     for events in ((), kept("a"), asked, (*asked, *kept("a")), (sent("a"), on.NotKept("a", "no-room"))):
-        with pytest.raises(RuntimeError, match="does not wait"):
+        with pytest.raises(RuntimeError, match="not waiting"):
             run(*events, on.WaitOver("a"))
 
 
@@ -225,7 +225,7 @@ def test_nothing_is_charged_while_an_update_is_between_the_store_and_the_survivo
         sent("c"),
         on.Late("a"),
     ):
-        with pytest.raises(RuntimeError, match="before c was kept"):
+        with pytest.raises(RuntimeError, match="NotKept of c"):
             now.handle(event)
     assert run(on.Kept("c"), start=now)[1] == (do.ChargeBudget(("a", "b", "c")),)
 
@@ -239,7 +239,7 @@ def test_only_what_is_pending_is_kept_or_not():
         on.NotKept("b", "no-room"),
         on.Kept("z"),
     ):
-        with pytest.raises(RuntimeError, match="nothing of"):
+        with pytest.raises(RuntimeError, match="pending"):
             now.handle(event)
 
 

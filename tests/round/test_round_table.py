@@ -148,5 +148,5 @@ def test_the_code_has_no_wider_table():
 
 
 def test_something_that_is_no_event_is_refused():
-    with pytest.raises(RuntimeError, match="out of order"):
+    with pytest.raises(RuntimeError, match="COLLECTING"):
         SITUATIONS["collecting"].handle("Arrived")  # type: ignore[arg-type]

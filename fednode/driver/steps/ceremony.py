@@ -1,10 +1,10 @@
-"""The joint key: no dealer, commitments before parts, and a known vector opened before the first client seals.
+"""The ceremony for the joint key of `bfv`: no dealer, commitments before parts, a known vector opened at the end.
 
-Every holder has to be there for this, once a task; afterwards any `threshold` of them open a round.
+All holders take part, once a task. After that any `threshold` of them open a round.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from fednode.aggregate import Fold
 from fednode.driver.channel import Request
-from fednode.driver.query import ask, describe, raise_if_stopped, read_answer
+from fednode.driver.query import NO_ANSWER, ask, describe, raise_if_stopped, read_answer
 from fednode.driver.steps.open import OpenRequest, combine_answers, open_requests, read_opening
 from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
@@ -29,7 +29,7 @@ log = logging.getLogger("fednode.driver")
 
 @dataclass(frozen=True, slots=True)
 class AgreedKey:
-    """A joint key that the holders agreed on and tried, with what clients need to check it."""
+    """A joint key that the holders agreed on and tested, with the signed parts from which clients check it."""
 
     key: JointKey
     card: TaskCard
@@ -39,8 +39,11 @@ class AgreedKey:
 def agree_on_key(node: Node, task: Task) -> AgreedKey:
     """Run the ceremony with all holders and open a known vector under the new key.
 
-    Raises `TooFewHolders` naming those who did not do their part, `OpeningRejected` if the known vector does not come
-    out, `Interrupted` if the operator asked to stop before it did.
+    Four turns, each answered by every holder: commit to a part; reveal it, with a boxed share for each other holder;
+    join the received shares; seal the known vector.
+
+    Raises `TooFewHolders` naming the holders that failed, `OpeningRejected` if the sum of the known vectors is wrong,
+    `Interrupted` if the operator asked to stop.
     """
     if node.scheme.boxed:
         raise ValueError(f"scheme {node.scheme.name} has no joint key to agree on")
@@ -72,24 +75,22 @@ def _same(task: Task, frame: bytes) -> dict[str, bytes]:
 
 
 def _ask_all(node: Node, task: Task, kind: str, frames: Mapping[str, bytes]) -> dict[str, Envelope]:
-    """One answer of every holder, or `TooFewHolders`: the ceremony cannot do without any."""
+    """One answer of every holder. Raises `TooFewHolders` if one is missing."""
     requests = {name: Request("query", f"{task.name}/{kind}", frame) for name, frame in frames.items()}
-    answers: dict[str, Envelope] = {}
-    faults: dict[str, str] = {}
     most = (task.sum_params.holders + 1) * (MAX_KEY_PART + 1024) + task.sum_params.payload_bytes
-    for reply in ask(node, requests, task.terms.deadline, f"making the joint key, {kind}"):
-        try:
-            answers[reply.sender] = read_answer(reply, kind, task, most)
-        except PeerFault as fault:
-            faults[reply.sender] = describe(fault)
-    missing = sorted(set(frames) - set(answers))
-    if missing:
+    step = f"making the joint key, {kind}"
+    answers, faults = ask(node, requests, task.terms.deadline, step, lambda reply: read_answer(reply, kind, task, most))
+    if len(answers) < len(frames):
         raise_if_stopped(node, "while the joint key was made")
-        said = "; ".join(f"{name}: {faults.get(name, 'no answer')}" for name in missing)
         raise TooFewHolders(
-            f"all {len(frames)} holders are needed to make the joint key, and {said}; bring them back and start again"
+            f"all {len(frames)} holders are needed to make the joint key, and {_missing(frames, answers, faults)}; "
+            "bring them back and start again"
         )
     return answers
+
+
+def _missing(asked: Iterable[str], answers: Collection[str], faults: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {faults.get(name, NO_ANSWER)}" for name in sorted(asked) if name not in answers)
 
 
 def _by_point(task: Task, envelopes: Mapping[str, Envelope]) -> dict[int, Envelope]:
@@ -103,7 +104,7 @@ def _contents(name: str, bundle: Envelope, most: int) -> dict[str, bytes]:
 
 @contextmanager
 def _named(holder: str) -> Iterator[None]:
-    """Have a fault say whose it is: the ceremony ends with it."""
+    """Add the holder's name to a fault: the ceremony ends with it."""
     try:
         yield
     except PeerFault as fault:
@@ -139,7 +140,7 @@ def _join_requests(task: Task, published: KeyParts, contents: Mapping[str, Mappi
 
 
 def key_check_spec(task: Task, key: JointKey) -> RoundSpec:
-    """The spec of round 0: the holders seal a known vector and open its sum."""
+    """The spec of round 0, in which the holders seal a known vector and open its sum."""
     return RoundSpec(
         task=task.name,
         round=KEY_CHECK_ROUND,
@@ -168,22 +169,19 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
 
 
 def _openings(node: Node, task: Task, request: OpenRequest) -> dict[int, bytes]:
-    """The holders' answers by point: as many as it takes, or `TooFewHolders` with what each of the others said."""
-    answers: dict[int, bytes] = {}
-    said = dict.fromkeys(request.messages, "no answer")
-    for reply in ask(node, request.messages, task.terms.deadline, "checking the joint key"):
-        try:
-            opening = read_opening(reply, request, task, node.scheme)
-            answers[opening.point] = opening.body
-            del said[reply.sender]
-        except PeerFault as fault:
-            said[reply.sender] = describe(fault)
-            log.warning("%s did not open the known vector: %s", reply.sender, fault)
+    """The holders' answers by point. Raises `TooFewHolders`, naming the missing, if there are too few to open."""
+    openings, faults = ask(
+        node,
+        request.messages,
+        task.terms.deadline,
+        "checking the joint key",
+        lambda reply: read_opening(reply, request, task, node.scheme),
+    )
     raise_if_stopped(node, "while the joint key was made")
-    if len(answers) < task.sum_params.threshold:
-        missing = "; ".join(f"{name}: {why}" for name, why in said.items())
+    if len(openings) < task.sum_params.threshold:
         raise TooFewHolders(
-            f"{len(answers)} of {len(request.messages)} holders opened the known vector and "
-            f"{task.sum_params.threshold} are needed ({missing}); bring them back and start again"
+            f"{len(openings)} of {len(request.messages)} holders opened the known vector and "
+            f"{task.sum_params.threshold} are needed ({_missing(request.messages, openings, faults)}); bring them back "
+            "and start again"
         )
-    return answers
+    return {opening.point: opening.body for opening in openings.values()}

@@ -1,10 +1,10 @@
-"""The end of a round for the holders that have not opened it: they are told, so that they destroy its key."""
+"""Tell the holders that have not opened a round that it is over, so that they destroy its key."""
 
 import logging
 from collections.abc import Iterable
 
-from fednode.driver.channel import Request
-from fednode.driver.query import ask, describe, read_answer
+from fednode.driver.channel import Reply, Request
+from fednode.driver.query import NO_ANSWER, ask, read_answer
 from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault
 from fednode.protocol.requests import close_request
@@ -13,23 +13,22 @@ from fednode.reasons import Reason
 log = logging.getLogger("fednode.driver")
 
 PATIENCE = 5.0
-"""Seconds for which holders are listened to after a round that has failed: it may be the last that they hear."""
+"""Seconds for which the node waits for holders after a failed round: the run may end after that."""
 
 
 def close_round(node: Node, task: Task, number: int, holders: Iterable[str], seconds: float) -> None:
-    """Tell these holders that round `number` is over and will not be opened by them any more.
+    """Tell these holders that they will not open round `number` any more.
 
-    At best they destroy what could open it; who does not is named in the log, and nothing else depends on it.
+    They then destroy its key. The log names those that do not confirm it; nothing else depends on the answers.
     """
+
+    def read(reply: Reply) -> None:
+        if read_answer(reply, "closed", task, 0).head.round != number:
+            raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is about another round")
+
     request = Request("query", f"{task.name}/close/{number}", close_request(task.name, number))
-    left = dict.fromkeys(holders, "no answer")
+    requests = dict.fromkeys(holders, request)
     step = f"round {number}: telling holders that it is over"
-    for reply in ask(node, dict.fromkeys(left, request), min(seconds, task.terms.deadline), step):
-        try:
-            if read_answer(reply, "closed", task, 0).head.round != number:
-                raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is about another round")
-            del left[reply.sender]
-        except PeerFault as fault:
-            left[reply.sender] = describe(fault)
-    for name, why in left.items():
-        log.info("round %d: %s may still hold its key of the round: %s", number, name, why)
+    closed, faults = ask(node, requests, min(seconds, task.terms.deadline), step, read)
+    for name in requests.keys() - closed.keys():
+        log.info("round %d: %s may still hold its key of the round: %s", number, name, faults.get(name, NO_ANSWER))

@@ -1,4 +1,4 @@
-"""The final roster, signed by the holders before anything is charged: what is asked, and how answers are read."""
+"""The holders sign the final roster before anything is charged: the request, and how answers are read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fednode.wire import digest
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRequest:
-    """One request to each holder, and what their signatures must name."""
+    """One request to each holder, and the topic and roster that the signatures must name."""
 
     topic: Topic
     roster: bytes
@@ -23,7 +23,7 @@ class ConfirmRequest:
 
 
 def confirm_request(task: Task, spec: RoundSpec, heads: Iterable[Signed], points: frozenset[int]) -> ConfirmRequest:
-    """The request to the holders at `points` to sign the roster of these signed heads."""
+    """Ask the holders at `points` to sign the roster of these signed heads."""
     roster = roster_part(heads)
     request = Request("query", f"{task.name}/confirm/{spec.round}", spec_frame("confirm", spec, {"roster": roster}))
     messages = {holder.name: request for holder in task.cohort.holders if holder.point in points}
@@ -31,7 +31,7 @@ def confirm_request(task: Task, spec: RoundSpec, heads: Iterable[Signed], points
 
 
 def read_confirmed(reply: Reply, request: ConfirmRequest, task: Task) -> Signed:
-    """A holder's signature under this very roster. Raises `PeerFault`."""
+    """A holder's signature under this roster. Raises `PeerFault`."""
     envelope = read_answer(reply, CONFIRMED, task, 0)
     check_confirmation(envelope.signed, request.topic, request.roster)
     return envelope.signed

@@ -1,4 +1,4 @@
-"""Opening one sum: what the holders are asked, how their answers are read, and what comes out."""
+"""Opening one sum: the request to the holders, how answers are read, and how they combine."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -45,8 +45,8 @@ class Opening:
 def open_requests(
     task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold, confirmed: Confirmations | None = None
 ) -> OpenRequest:
-    """The request to open `fold`, whose updates have these signed heads: to the holders that confirmed this roster, or
-    to all of them under a scheme that does not ask for it."""
+    """Ask to open `fold`, whose updates have these signed heads: the holders that confirmed the roster, or all of them
+    under a scheme without confirmations."""
     roster, wanted = roster_part(heads), fold.total.request()
     frame = spec_frame("open", spec, {"roster": roster, "request": wanted, **(confirmed.parts() if confirmed else {})})
     request = Request("query", f"{task.name}/open/{spec.round}", frame)
@@ -56,10 +56,10 @@ def open_requests(
 
 
 def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumScheme) -> Opening:
-    """A holder's part, signed, for this very spec, roster and request.
+    """A holder's part of the opening, signed for this spec, roster and request.
 
-    Raises `PeerFault`: what `read_answer` raises, "another-request", "another-point", "bad-answer" for bytes that no
-    honest holder answers, whatever is opened.
+    Raises `PeerFault`: what `read_answer` raises, `ANOTHER_REQUEST`, `ANOTHER_POINT`, or `BAD_ANSWER` for bytes that no
+    honest holder sends, whatever is opened.
     """
     envelope = read_answer(reply, "answer", task, task.sum_params.answer_bytes)
     about = envelope.about.only("point", "roster", "request")
@@ -78,17 +78,17 @@ def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumSche
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """The integer sum, exact, and the points whose answers contradicted the others and were left out."""
+    """The exact integer sum, int64 [d], and the points whose answers contradicted the others and were left out."""
 
     values: NDArray[np.int64] = field(repr=False)
     left_out: tuple[int, ...] = ()
 
 
 def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes], spec_digest: bytes) -> Combined:
-    """The sum; a holder whose answer contradicts the others is left out if enough remain.
+    """Combine the answers; one that contradicts the others is left out if enough remain.
 
-    Raises `TooFewHolders`, or `OpeningRejected` if what came out is not small where it must be: with the points whose
-    answers are wrong by then, whether enough others remained or not.
+    Raises `TooFewHolders`, or `OpeningRejected` if the result is not small where it must be. The error names the points
+    whose answers were found wrong, whether enough others remained or not.
     """
     left_out: tuple[int, ...] = ()
     while True:

@@ -209,22 +209,22 @@ def test_a_run_folder_that_cannot_be_made(tmp_path):
 
 
 def test_what_the_node_noticed_of_its_members_is_a_deviation(tmp_path, monkeypatch):
-    honest = GridChannel._enter
+    honest = GridChannel._bind
 
     def twice(channel, node, reply):
         honest(channel, node, reply)
         if node == 105:
             honest(channel, node + 100, reply)
 
-    monkeypatch.setattr(GridChannel, "_enter", twice)
+    monkeypatch.setattr(GridChannel, "_bind", twice)
     said: list[str] = []
     observer = Observer()
     observer.phase = said.append
     result = run_inproc(small_settings(tmp_path, rounds=1), observer, StopFlag(), PLAIN)
     (told,) = report_of(result.folder)["deviations"]
     assert f"warning: {told}" in said
-    assert result.error is None and told.startswith("Two nodes speak as holder-2: its key folder was copied")
-    assert "nodes 105 and 205 speak as holder-2" in (result.folder / "run.log").read_text()
+    assert result.error is None and told.startswith("Two nodes answer as holder-2: its key folder was copied")
+    assert "nodes 105 and 205 answer as holder-2" in (result.folder / "run.log").read_text()
 
 
 class Gone:
