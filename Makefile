@@ -14,11 +14,12 @@ PIP_STEPS := while read -r word file rest; do case "$$word $$file $$rest" in \
 	Installing\ collected*) set -- $$rest; echo "== unpacking $$(($$\# - 1)) packages; this takes a minute or two" ;; esac; done
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-valkey bench lint check setup clean
+.PHONY: help run quick test test-slow test-valkey bench lint check setup clean
 
 help:
 	@echo "make run        train on 20 clients and write a report under runs/ (ARGS='--clients 10' for other settings)"
-	@echo "make test       all tests but the slow ones"
+	@echo "make test       all tests but the slow ones, on all cores (ARGS='--lf' for those that failed last)"
+	@echo "make quick      format, lint, types, fast tests: no whole runs, no attacks, no servers"
 	@echo "make test-slow  the slow ones"
 	@echo "make test-valkey  what needs a cache server, over Valkey (SERVER=valkey-server)"
 	@echo "make bench      measure against limits, PASS or FAIL a row, JSON and plot under bench-results/ (ARGS='--quick')"
@@ -33,11 +34,11 @@ run: $(STAMP)
 
 test: $(STAMP)
 	@echo "== running the tests"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 test-slow: $(STAMP)
 	@echo "== running the slow tests"
-	@$(BIN)/python -m pytest -m slow $(ARGS)
+	@$(BIN)/python -m pytest -n auto -m slow $(ARGS)
 
 test-valkey: $(STAMP)
 	@echo "== running what needs a cache server over $(SERVER)"
@@ -48,6 +49,9 @@ bench: $(STAMP)
 	@$(BIN)/fednode bench sum $(ARGS); sums=$$?; [ $$sums -le 1 ] || exit $$sums; \
 		$(BIN)/fednode bench cache $(if $(TRACE),--trace $(TRACE)) $(ARGS) && \
 		exit $$sums
+
+quick: $(STAMP)
+	@scripts/check format lint types imports house quick
 
 lint: $(STAMP)
 	@scripts/check format lint types imports house
@@ -74,4 +78,4 @@ $(STAMP): pyproject.toml constraints.txt
 
 clean:
 	@echo "== removing $(VENV) and caches"
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

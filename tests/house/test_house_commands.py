@@ -33,7 +33,7 @@ def test_every_rule_says_what_it_holds():
 
 def test_check_refuses_a_step_it_does_not_know():
     done = run(str(ROOT / "scripts" / "check"), "hose")
-    assert done.returncode == 2 and "the steps are: format lint types imports house tests" in done.stderr
+    assert done.returncode == 2 and "the steps are: format lint types imports house quick tests" in done.stderr
 
 
 @pytest.fixture
@@ -77,8 +77,9 @@ WITH_SERVERS = "$(grep -rl RedisServer tests --include='test_*.py')"
     ("target", "last"),
     [
         ("run", ".venv/bin/fednode run"),
-        ("test", ".venv/bin/python -m pytest"),
-        ("test-slow", ".venv/bin/python -m pytest -m slow"),
+        ("test", ".venv/bin/python -m pytest -n auto"),
+        ("quick", "scripts/check format lint types imports house quick"),
+        ("test-slow", ".venv/bin/python -m pytest -n auto -m slow"),
         ("test-valkey", f"FEDNODE_TEST_SERVER=valkey-server .venv/bin/python -m pytest {WITH_SERVERS}"),
         ("bench", "exit $sums"),
         ("check", "scripts/check"),
