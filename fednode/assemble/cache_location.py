@@ -1,4 +1,4 @@
-"""What `--cache` names: checked before a run has a folder, told to people, and reached before anything costs time."""
+"""Where `--cache` puts updates and model: checked before a run has a folder, and reached before anything costs time."""
 
 import ssl
 from ipaddress import ip_address
@@ -21,18 +21,15 @@ def on_server(settings: RunSettings) -> bool:
 
 def require_usable(settings: RunSettings) -> None:
     """Read all files that the cache needs, and the address; asks no server. Raises `ConfigError`."""
-    if not on_server(settings):
-        return
-    server_address(settings)
-    given = (settings.cache_ca, settings.cache_certificate, settings.cache_key)
-    if any(given):
-        _require_pem(*given)
+    if on_server(settings):
+        server_address(settings)
+        _require_pem(settings.cache_ca, settings.cache_certificate, settings.cache_key)
 
 
 def reach_server(settings: RunSettings) -> None:
-    """Return if the server can be used, or there is none to ask: it lets us in, and evicts nothing.
+    """Return if there is no server, or it lets us in and evicts nothing.
 
-    Raises `StoreError` where it cannot be reached or refuses, `ConfigError` where it could evict.
+    Raises `StoreError` if it cannot be reached or refuses, `ConfigError` if it could evict.
     """
     if not on_server(settings):
         return
@@ -67,23 +64,26 @@ def server_address(settings: RunSettings) -> "RedisAddress":
 
 
 def kept_where(settings: RunSettings) -> str:
-    """Where updates and model are, as `--dry-run` says it; no user, no password."""
+    """Where updates and model are, for `--dry-run`; without user and password."""
     if settings.cache == "file":
         return "file: updates and model in the run's folder, .updates-*, until it ends"
     if settings.cache == "memory":
         return "memory: updates and model in this process"
-    return f"{_shown(settings.cache)}: updates and model on that server, which --dry-run does not ask"
+    scheme, _, rest = settings.cache.partition("://")
+    host, slash, path = rest.partition("/")
+    shown = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    return f"{shown}: updates and model on that server, which --dry-run does not ask"
 
 
 def cache_warnings(settings: RunSettings) -> list[str]:
-    """What somebody should know of the way to the cache before the first round."""
+    """A warning if the connection to the cache server can be read and changed on its way."""
     url = urlsplit(settings.cache)
     if url.scheme not in ("redis", "redis+cluster") or _is_here(url.hostname or ""):
         return []
-    said = "the password, " if settings.cache_password_file else ""
+    password = "the password, " if settings.cache_password_file else ""
     warning = (
-        f"the way to the cache server {url.hostname} has no TLS: whoever is on it can read {said}who took part and "
-        "when, the sealed updates and every version of the model, and change them; rediss:// has TLS"
+        f"the connection to the cache server {url.hostname} has no TLS: whoever is on it can read {password}who took "
+        "part and when, the sealed updates and every version of the model, and change them; rediss:// has TLS"
     )
     return [warning]
 
@@ -94,19 +94,19 @@ def _require_pem(ca: Path | None, certificate: Path | None, key: Path | None) ->
         if ca is not None:
             context.load_verify_locations(ca)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{ca} cannot be used as --cache-ca: {_why(error)}; give a PEM file") from error
+        raise ConfigError(f"{ca} cannot be used as --cache-ca: {_reason(error)}; give a PEM file") from error
     try:
         if certificate is not None:
             # without a password of its own, OpenSSL would ask the terminal for one
             context.load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{certificate} and {key} cannot be used as --cache-certificate and --cache-key: {_why(error)}; give the "
-            "PEM files of a certificate and its key, which no password protects"
+            f"{certificate} and {key} cannot be used as --cache-certificate and --cache-key: {_reason(error)}; give "
+            "the PEM files of a certificate and its key, which no password protects"
         ) from error
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "not PEM").lower().replace("_", " ")
     return getattr(error, "strerror", None) or str(error)
@@ -117,27 +117,16 @@ def _password(path: Path | None) -> str | None:
         return None
     try:
         found = path.read_text("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the password in {path} is not UTF-8 text; check --cache-password-file") from error
-    except OSError as error:
-        raise ConfigError(
-            f"the password in {path} cannot be read: {error.strerror or error}; check --cache-password-file"
-        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or error) if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"the password in {path} cannot be read: {reason}; check --cache-password-file") from error
     if not found:
         raise ConfigError(f"{path} is empty; write the password into it, or leave --cache-password-file out")
     return found
 
 
-def _shown(address: str) -> str:
-    scheme, _, rest = address.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
-
-
 def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

@@ -93,13 +93,11 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     injected.
     """
     _check(settings)
-    plan = plan_run(settings)
+    plan_run(settings)
     reach_server(settings)
     folder = make_run_folder(settings, SystemClock())
     observer.writing_to(folder)
     observer.started(settings.rounds)
-    for warning in plan.warnings:
-        observer.phase(f"warning: {warning}")
     # homes of engines whose submitter was killed; one whose run goes on without it is in use
     remove_abandoned(SCRATCH, inner=_KEYS, before=lambda left: _end_all_under(left / _HOME))
     with temporary_folder(SCRATCH) as scratch, _engine(scratch, stop) as environ:

@@ -92,16 +92,7 @@ def _from_ledger(session: Session, charge: ChargeRecord) -> RoundRecord:
         reason="" if released else _UNKNOWN,
         invited=session.plan.settings.clients,
         survivors=charge.survivors,
-        rejected=(),
-        discarded=(),
-        lost=(),
-        answered=(),
-        silent=(),
         opened=True,
-        asked_again=0,
-        bytes_up=0.0,
-        bytes_down=0.0,
-        seconds=0.0,
     )
     session.broken[charge.round_number] = _UNKNOWN
     return round_record(session.plan, outcome, None, (0.0, 0.0))

@@ -37,15 +37,15 @@ class RoundOutcome:
     reason: str
     invited: int
     survivors: tuple[str, ...]
-    rejected: tuple[tuple[str, str], ...]
-    discarded: tuple[tuple[str, str], ...]
-    lost: tuple[str, ...]
-    answered: tuple[str, ...]
-    silent: tuple[tuple[str, str], ...]
     opened: bool
-    asked_again: int
-    bytes_up: float
-    bytes_down: float
-    seconds: float
+    rejected: tuple[tuple[str, str], ...] = ()
+    discarded: tuple[tuple[str, str], ...] = ()
+    lost: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
+    asked_again: int = 0
+    bytes_up: float = 0.0
+    bytes_down: float = 0.0
+    seconds: float = 0.0
     release: Release | None = None
     broken: str = ""
