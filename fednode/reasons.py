@@ -75,6 +75,7 @@ class Reason(StrEnum):
     WRONG_SHAPE = "wrong-shape", "The arrays are not those of the model."
     ANOTHER_MODEL = "another-model", "The model is not the one that its digest names."
     STALE = "stale", "The update was computed from a model that is older than the task allows."
+    EXPIRED_VERSION = "expired-version", "Newer versions have replaced the model that the message asks for."
     MISSING_CHUNKS = "missing-chunks", "The client does not hold all the parts of the model that the node relies on."
     UNKNOWN_CHUNK = "unknown-chunk", "A part came that the model does not have."
     COPY_MISSING = "copy-missing", "The node relies on a copy that the client no longer holds."

@@ -23,7 +23,7 @@ from fednode.privacy import Ledger
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
 from fednode.reports import RoundRecord
-from fednode.stores import ParameterStore, UpdateStore
+from fednode.stores import UpdateStore
 from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ class Session:
             channel=channel,
             scheme=self.environment.schemes(plan.sum_params.scheme),
             ledger=ledger,
-            updates=UpdateStore(stores.updates, retry_after=plan.settings.deadline / _ASKS_FIT),
-            parameters=ParameterStore(stores.parameters.cache, self.run_id),
+            updates=UpdateStore(stores.updates.cache, retry_after=plan.settings.deadline / _ASKS_FIT),
+            parameters=stores.parameter_store(self.run_id, plan.settings.deadline),
             clock=self.environment.clock,
             stop=lambda: self.stop.raised,
             poll=self.environment.poll,

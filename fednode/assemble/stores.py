@@ -2,12 +2,12 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fednode.assemble.cache_location import server_address
 from fednode.assemble.planning import Plan
@@ -17,17 +17,27 @@ from fednode.cache.wrappers.stack import Nested, near, nested
 from fednode.clock import Clock, SystemClock
 from fednode.errors import ConfigError, StoreError
 from fednode.live import Extras, Inspectable, Knob, Limited, StoreView, guard_knobs, limit_knobs, memory_knobs
-from fednode.protocol.chunks import Outline
-from fednode.stores import parameter_limits
+from fednode.protocol.chunks import CHUNK_VALUES, Outline
+from fednode.stores import ParameterStore, parameter_limits
 
 if TYPE_CHECKING:
-    from fednode.cache.redis.backend import RedisBackend
     from fednode.cache.redis.client import Link
 
 log = logging.getLogger("fednode.run")
 
 _BATCH = 16
 """Entries that an eviction looks at, until somebody tunes it."""
+_KEEP = 1
+"""Versions of the model that a round can ask for: the newest. How stale an update may be changes nothing here, since
+older versions lie with the clients alone."""
+_SUPERSEDED = 60
+"""A version that a newer one replaced lives on for this part of a deadline: who is reading it can finish."""
+_FRAMES, _FRAMES_BYTES = 64, 16 << 20
+"""Requests of rounds that are kept, and the bytes that they may have together."""
+
+
+class _Limited(CacheBackend, Limited, Protocol):
+    """A cache whose limits may change while it is used."""
 
 
 class Coherence:
@@ -68,31 +78,52 @@ class Coherence:
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
-    """The two caches of a run. Whatever the node cannot do without is pinned in them."""
+class PinnedStore:
+    """A cache in which everything that the node cannot do without is pinned; `backend` is what is looked at."""
 
-    sealed: CacheBackend
-    updates: Counted
-    parameters: Nested
-    limits: Mapping[str, Callable[[], Limits]]
-    knobs: Mapping[str, tuple[Knob, ...]]
+    cache: Counted
+    backend: CacheBackend
+    limited: Limited
+    least: Limits
+
+    def view(self, extras: Extras, more: tuple[Knob, ...] = (), *, sealed: bool = False) -> StoreView:
+        """It as the live view shows it."""
+        shown = replace(extras, counts=self.cache.counts, limits=lambda: self.limited.limits)
+        return StoreView(self.backend, shown, (*limit_knobs(self.limited, self.least), *more), sealed=sealed)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The caches of a run: sealed updates, versions of the model, and what clients are sent of a version.
+
+    `downloads` holds only what can be made again: each entry is loaded when the first client needs it, serves the
+    others from memory, and expires or is evicted.
+    """
+
+    updates: PinnedStore
+    parameters: PinnedStore
+    downloads: Nested
+    memory: MemoryBackend
+    """Where `downloads` lies."""
     coherence: Coherence
 
     def views(self) -> dict[str, Inspectable]:
-        """Both for the live view; what is sealed never leaves it."""
-        found, coherence = self.parameters, self.coherence
-        updates = Extras(counts=self.updates.counts, limits=self.limits["updates"])
+        """All for the live view; what is sealed never leaves it."""
+        coherence, downloads = self.coherence, self.downloads
         parameters = Extras(
-            counts=found.cache.counts,
-            limits=self.limits["parameters"],
-            invalidations=lambda: coherence.invalidations,
-            staleness=lambda: coherence.staleness,
-            version=_version,
+            invalidations=lambda: coherence.invalidations, staleness=lambda: coherence.staleness, version=_version
         )
+        sent = Extras(counts=downloads.cache.counts, limits=lambda: self.memory.limits, version=_version)
+        knobs = (*guard_knobs(downloads.guard), *memory_knobs(self.memory, _BATCH))
         return {
-            "updates": StoreView(self.sealed, updates, self.knobs["updates"], sealed=True),
-            "parameters": StoreView(found.backend, parameters, (*self.knobs["parameters"], coherence.knob())),
+            "updates": self.updates.view(Extras(), sealed=True),
+            "parameters": self.parameters.view(parameters, (coherence.knob(),)),
+            "downloads": StoreView(downloads.backend, sent, knobs),
         }
+
+    def parameter_store(self, name: str, deadline: float) -> ParameterStore:
+        """The versions of the model in these caches. `deadline`: seconds that a round may last."""
+        return ParameterStore(self.parameters.cache, name, _KEEP, deadline / _SUPERSEDED, loading=self.downloads.cache)
 
 
 @contextmanager
@@ -106,7 +137,7 @@ def open_stores(plan: Plan, run_id: str, folder: Path, clock: Clock) -> Iterator
                 waiting = stack.enter_context(TemporaryDirectory(prefix=".updates-", dir=folder))
                 yield _in_files(plan, clock, Path(waiting), stack)
             case _:
-                yield _on_server(plan, run_id, stack)
+                yield _on_server(plan, run_id, clock, stack)
 
 
 def update_limits(plan: Plan) -> Limits:
@@ -117,40 +148,40 @@ def update_limits(plan: Plan) -> Limits:
 
 
 def model_limits(plan: Plan) -> Limits:
-    """Room for the versions of the model that are read, and the one that is being written."""
-    return parameter_limits(Outline(plan.layout))
+    """Room for the version of the model that is read, one that expires and one that is being written."""
+    return parameter_limits(Outline(plan.layout), _KEEP)
+
+
+def download_limits(plan: Plan) -> Limits:
+    """Room for two versions of the model as they travel, with the requests that they go out with."""
+    chunks = Outline(plan.layout).chunks()
+    model = 4 * sum(chunk.count for chunk in chunks)
+    return Limits(2 * len(chunks) + _FRAMES, 2 * model + _FRAMES_BYTES, max(4 * CHUNK_VALUES, _FRAMES_BYTES // 4))
 
 
 def _in_memory(plan: Plan, clock: Clock) -> Stores:
     # one shard each: all of the room is there for whatever is pinned
     updates = MemoryBackend(clock, update_limits(plan), shards=1)
     model = MemoryBackend(clock, model_limits(plan), shards=1)
-    nest = nested(model, clock, _draw)
-    knobs = {
-        "updates": memory_knobs(updates, _BATCH, update_limits(plan)),
-        "parameters": (*guard_knobs(nest.guard), *memory_knobs(model, _BATCH, model_limits(plan))),
-    }
-    limits = {"updates": lambda: updates.limits, "parameters": lambda: model.limits}
-    return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
+    return _stores(plan, clock, updates, model)
 
 
 def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Stores:
     def made(name: str, limits: Limits) -> FileBackend:
         return stack.enter_context(FileBackend(folder / name, clock, limits, WhenFull.REFUSE))
 
-    updates, model = made("updates", update_limits(plan)), made("model", model_limits(plan))
-    return _limited(plan, updates, model, nested(model, clock, _draw))
+    return _stores(plan, clock, made("updates", update_limits(plan)), made("model", model_limits(plan)))
 
 
-def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
+def _on_server(plan: Plan, run_id: str, clock: Clock, stack: ExitStack) -> Stores:
     from fednode.cache.redis.backend import RedisBackend
     from fednode.cache.redis.client import Link, LinkOptions
     from fednode.cache.redis.lease import Lease, namespace_of
     from fednode.cache.redis.records import RedisOptions
 
     # a server's time is the machine's, whatever clock the run has
-    clock, address = SystemClock(), server_address(plan.settings)
-    link = Link(address, LinkOptions(), clock)
+    server_clock, address = SystemClock(), server_address(plan.settings)
+    link = Link(address, LinkOptions(), server_clock)
     stack.callback(link.close)
     _sweep_server(link)
     # from before the first key to after the last: no other run takes this one for dead
@@ -158,23 +189,28 @@ def _on_server(plan: Plan, run_id: str, stack: ExitStack) -> Stores:
 
     def made(name: str, limits: Limits) -> RedisBackend:
         options = RedisOptions(namespace_of(run_id, name), limits, pins=True)
-        backend = stack.enter_context(RedisBackend(address, options, clock))
+        backend = stack.enter_context(RedisBackend(address, options, server_clock))
         stack.callback(_take_away, backend, lease.keep)
         return backend
 
     updates, model = made("updates", update_limits(plan)), made("model", model_limits(plan))
-    tiered = stack.enter_context(near(MemoryBackend(clock, model_limits(plan)), model))
-    return _limited(plan, updates, model, nested(tiered, clock, _draw))
+    tiered = stack.enter_context(near(MemoryBackend(server_clock, model_limits(plan)), model))
+    return _stores(plan, clock, updates, model, tiered)
 
 
-def _limited(plan: Plan, updates: "FileBackend | RedisBackend", model: Limited, nest: Nested) -> Stores:
-    """Stores that choose no victims, `model` being where the nest's values lie in the end."""
-    limits = {"updates": lambda: updates.limits, "parameters": lambda: model.limits}
-    knobs = {
-        "updates": limit_knobs(updates, update_limits(plan)),
-        "parameters": (*guard_knobs(nest.guard), *limit_knobs(model, model_limits(plan))),
-    }
-    return Stores(updates, Counted(updates), nest, limits, knobs, Coherence(plan.settings.staleness))
+def _stores(
+    plan: Plan, clock: Clock, updates: _Limited, model: _Limited, in_front: CacheBackend | None = None
+) -> Stores:
+    """`in_front`: a near cache of `model`, where there is one."""
+    shown = in_front or model
+    memory = MemoryBackend(clock, download_limits(plan), shards=1)
+    return Stores(
+        updates=PinnedStore(Counted(updates), updates, updates, update_limits(plan)),
+        parameters=PinnedStore(Counted(shown), shown, model, model_limits(plan)),
+        downloads=nested(memory, clock, _draw),
+        memory=memory,
+        coherence=Coherence(plan.settings.staleness),
+    )
 
 
 def _sweep_server(link: "Link") -> None:

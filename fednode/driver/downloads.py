@@ -8,6 +8,8 @@ The directory of the task (`fednode.cache.coherence.round_directory`) keeps whic
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +25,10 @@ from fednode.protocol.openings import opening_parts
 from fednode.protocol.requests import spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
-from fednode.stores import ParameterStore
+from fednode.stores import ParameterStore, VersionExpired
 from fednode.stores.parameter_manifest import Floats
+
+_Made = TypeVar("_Made", bytes, NDArray[np.float32])
 
 _SPECS = 16
 """How many rounds back a late reply still counts as a proof."""
@@ -172,13 +176,32 @@ class Downloads:
             return None
         return proof
 
-    def vouchers(self, shipment: "Shipment") -> Mapping[str, bytes]:
-        """The holders' signatures that go with a shipment."""
-        return {} if shipment.vouched is None else self._openings[shipment.vouched][1]
+    def frame(self, spec: RoundSpec, digest: bytes, shipment: "Shipment", parts: Mapping[str, bytes]) -> bytes:
+        """The round's request to the clients that get this shipment; packed once for all of them."""
+
+        def packed() -> bytes:
+            vouchers = {} if shipment.vouched is None else self._openings[shipment.vouched][1]
+            return spec_frame("round", spec, {**parts, **vouchers})
+
+        return self._derived(spec, f"frame/{digest.hex()}/{(shipment.vouched or b'').hex()}", packed)
 
     def chunks(self, spec: RoundSpec, keys: int) -> dict[str, NDArray[np.float32]]:
-        """The chunks of the round's model whose bits are in `keys`."""
-        return self._parameters.travelling(self.directory.names(keys), spec.model_version) if keys else {}
+        """The chunks of the round's model whose bits are in `keys`; each is read and converted once for all clients."""
+        names = self.directory.names(keys) if keys else ()
+        return {name: self._derived(spec, f"chunk/{name}", partial(self._chunk, name, spec)) for name in names}
+
+    def _chunk(self, name: str, spec: RoundSpec) -> NDArray[np.float32]:
+        return self._parameters.travelling((name,), spec.model_version)[name]
+
+    def _derived(self, spec: RoundSpec, what: str, make: Callable[[], _Made]) -> _Made:
+        """What is made of the round's version, loaded once and kept for as long as a round lasts.
+
+        Raises `PeerFault`: "expired-version" for a request that comes when the version has expired.
+        """
+        try:
+            return self._parameters.derived(what, spec.model_version, make, spec.terms.deadline)
+        except VersionExpired as expired:
+            raise PeerFault(Reason.EXPIRED_VERSION, str(expired)) from expired
 
 
 def _basis(envelope: Envelope, spec: RoundSpec) -> Basis | None:
@@ -199,14 +222,18 @@ class Download:
 
     def __init__(self, downloads: Downloads, spec: RoundSpec, parts: Mapping[str, bytes]) -> None:
         self.spec = spec
+        self._digest = spec.digest()
+        self._tag = f"{spec.task}/round/{spec.round}"
         self._downloads, self._parts = downloads, parts
         self._resent: set[str] = set()
 
     def requests(self, clients: Iterable[str]) -> dict[str, Request]:
-        """One request for each client. Clients that lack the same chunks share one."""
+        """One request a client. What goes to several clients is in memory once.
+
+        Raises `PeerFault`: "expired-version" where newer versions have replaced the round's, and it has expired.
+        """
         plans = self._downloads.plan(tuple(clients), self.spec)
-        made = {shipment: self._request(shipment) for shipment in set(plans.values())}
-        return {client: made[shipment] for client, shipment in plans.items()}
+        return {client: self._request(shipment) for client, shipment in plans.items()}
 
     def again(self, client: str) -> Request | None:
         """A request with the whole model, for a client that lost its copy; None the second time."""
@@ -230,8 +257,5 @@ class Download:
         self._downloads.certify(self.spec, answers)
 
     def _request(self, shipment: Shipment) -> Request:
-        parts = {**self._parts, **self._downloads.vouchers(shipment)}
-        chunks = self._downloads.chunks(self.spec, shipment.keys)
-        return Request(
-            "train", f"{self.spec.task}/round/{self.spec.round}", spec_frame("round", self.spec, parts), chunks
-        )
+        frame = self._downloads.frame(self.spec, self._digest, shipment, self._parts)
+        return Request("train", self._tag, frame, self._downloads.chunks(self.spec, shipment.keys))

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -32,6 +32,7 @@ from fednode.stores.parameter_manifest import (
     travel_digest,
 )
 
+_Made = TypeVar("_Made", bound=Value)
 _Wanted: TypeAlias = Callable[[StoredChunk], bool]
 _METADATA: Final = 1 << 17
 _DIGITS: Final = 18
@@ -50,6 +51,10 @@ class Loading(Protocol):
 
     def get_or_load(self, key: str, loader: Callable[[], Value | Missing], ttl: float | None) -> Value | Missing:
         """The value under `key`, else what `loader` makes, which is kept for `ttl` seconds."""
+        ...
+
+    def sweep(self) -> int:
+        """Free what has expired."""
         ...
 
 
@@ -116,6 +121,8 @@ class ParameterStore:
         plain, metadata = plain_arrays(arrays), json_metadata(metadata)
         with self._writing:
             self._backend.sweep()
+            if self._loading is not None:
+                self._loading.sweep()
             self._free()
             try:
                 manifest = self._stored(plain, metadata)
@@ -170,7 +177,7 @@ class ParameterStore:
                     found[stored.id].flags.writeable = False
         return found
 
-    def derived(self, what: str, version: int, make: Callable[[], Value], life: float) -> Value:
+    def derived(self, what: str, version: int, make: Callable[[], _Made], life: float) -> _Made:
         """The value that `make` makes of a version: loaded once, whoever else asks, and kept for `life` seconds.
 
         `what` names it among the things that are made of versions. Without a `loading` cache it is made at each call.
@@ -187,7 +194,8 @@ class ParameterStore:
             found = self._loading.get_or_load(f"{self._prefix}/{what}@{version}", load, life)
         if isinstance(found, Missing):
             raise self._expired(version)
-        return found
+        # it is what `make` made, or a read-only copy of that
+        return cast("_Made", found)
 
     def clear(self) -> None:
         """Forget every version; the next one is numbered as if they were still there."""

@@ -12,6 +12,7 @@ from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.requests import read_spec
+from fednode.reasons import Reason
 
 FROZEN = {"ice": np.linspace(0, 1, 1_000, dtype=np.float32), "snow": np.ones((3, 4), dtype=np.float32)}
 RING = Size(holders=3, threshold=3, scheme="ring")
@@ -319,3 +320,19 @@ def test_a_spec_of_another_model_is_the_nodes_own_mistake(cohort):
     for changed in (replace(spec, model_digest=bytes(32)), replace(spec, model_version=2)):
         with pytest.raises(RuntimeError, match="not published"):
             driver._downloads.of_round(changed, {})
+
+
+def test_a_request_that_comes_when_its_version_has_expired_is_refused(cohort):
+    driver = cohort.begun()
+    download = driver._downloads.of_round(driver._spec(1, bytes(32)), {})
+    for number in (1, 2, 3):
+        assert driver.run_round(number).cause == ""
+    # superseded, and not yet expired
+    assert set(download.requests(("client-1",))["client-1"].chunks) == {"w/0"}
+    cohort.clock.sleep(100.0)
+    driver.run_round(4)
+    for ask in (lambda: download.requests(("client-1",)), lambda: download.again("client-2")):
+        with pytest.raises(PeerFault) as refused:
+            ask()
+        assert refused.value.reason == Reason.EXPIRED_VERSION
+    assert sent(cohort, 4, "client-3") == [["w/0"]]

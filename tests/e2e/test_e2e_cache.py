@@ -12,6 +12,7 @@ from kit.smallrun import report_of, small_run, small_settings
 
 from fednode.assemble.inprocess_run import run_inproc
 from fednode.assemble.session import Environment
+from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
 from fednode.live import SOCKET_NAME, LiveNode
 from fednode.observer import Observer, StopFlag
@@ -161,7 +162,30 @@ def test_a_running_node_tells_its_numbers_and_shows_no_update(tmp_path, server, 
     assert result.error is None
     assert seen[2]["parameters"].hits > 0 and seen[2]["parameters"].pinned_bytes > 0
     assert seen[2]["updates"].pinned_entries == 0 and seen[2]["updates"].sets > 0
-    assert {store for store, _ in seen["keys"]} == {"parameters"}
+    assert {store for store, _ in seen["keys"]} == {"parameters", "downloads"}
+
+
+def test_a_default_run_loads_once_serves_from_memory_and_lets_versions_expire(tmp_path):
+    seen = []
+
+    class Watching(Observer):
+        def round_done(self, progress):
+            (folder,) = (tmp_path / "runs").iterdir()
+            with LiveNode(folder) as node:
+                seen.append(node.stats()[1])
+            # a superseded version lives for a sixtieth of the deadline
+            SystemClock().sleep(0.2)
+
+    settings = small_settings(tmp_path, rounds=4, deadline=6.0)
+    result = run_inproc(settings, Watching(), StopFlag())
+    assert result.error is None
+    last, before = seen[-1], seen[-2]
+    # a round loads its one chunk list: the request and each of the model's arrays, and serves all clients from memory
+    assert last["downloads"].loads - before["downloads"].loads == 3
+    assert last["downloads"].hits - before["downloads"].hits == 3 * (settings.clients - 1)
+    assert last["parameters"].hits > 0 and last["parameters"].expiries >= 6
+    assert last["parameters"].deletes == 0 and last["parameters"].invalidations > 0
+    assert last["parameters"].pinned_entries == 3
 
 
 def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
@@ -170,7 +194,7 @@ def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
             (folder,) = (tmp_path / "runs").iterdir()
             if progress.round == 1:
                 with LiveNode(folder) as node:
-                    node.ask("tune", changes=[["parameters", "jitter", 0.05]])
+                    node.ask("tune", changes=[["downloads", "jitter", 0.05]])
 
     result = run_inproc(small_settings(tmp_path, rounds=2), Tuning(), StopFlag())
     assert result.error is None
@@ -205,7 +229,7 @@ def test_limits_that_a_round_needs_are_not_lowered(tmp_path):
             (folder,) = (tmp_path / "runs").iterdir()
             with LiveNode(folder) as node:
                 for store, name, value, _, span in node.ask("knobs")["knobs"]:
-                    if name not in ("entries", "total_bytes", "value_bytes"):
+                    if store == "downloads" or name not in ("entries", "total_bytes", "value_bytes"):
                         continue
                     assert span == f"{value} or more"
                     with pytest.raises(ConfigError, match="what a round needs"):

@@ -54,7 +54,7 @@ def started(stack: ExitStack, plan: Plan, run: str) -> Stores:
 
 
 def filled(stores: Stores) -> None:
-    stores.updates.pin("update/1", b"sealed")
+    stores.updates.cache.pin("update/1", b"sealed")
     stores.parameters.cache.pin("chunk", b"floats")
 
 
@@ -73,7 +73,7 @@ def test_a_living_run_loses_nothing_to_another_that_starts_and_ends(server: Redi
         assert names(server, "run-1") == before and len(names(server, "run-2")) == len(before) == 4
         second.close()
         assert names(server, "run-1") == before and not names(server, "run-2")
-        assert one.updates.get("update/1") == b"sealed" and one.parameters.cache.get("chunk") == b"floats"
+        assert one.updates.cache.get("update/1") == b"sealed" and one.parameters.cache.get("chunk") == b"floats"
     assert server.client().dbsize() == 0
 
 
