@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -191,6 +190,6 @@ def test_these_are_all_the_knobs(plan: Plan, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("knob", KNOBS, ids=".".join)
 def test_a_knob_changes_something(knob: tuple[str, str], plan: Plan, tmp_path: Path) -> None:
-    clock = FakeClock()
-    with ExitStack() as stack:
-        KNOBS[knob](Tuned(stack.enter_context(open_stores(plan, "run", tmp_path, clock)), clock))
+    clock, check_effect = FakeClock(), KNOBS[knob]
+    with open_stores(plan, "run", tmp_path, clock) as stores:
+        check_effect(Tuned(stores, clock))
