@@ -38,7 +38,7 @@ class EntryIndex(Generic[E]):
         self.limits = limits
         self.entries: dict[str, E] = {}
         self.evictions = self.expiries = self.refusals = self.damaged = 0
-        self._bytes = self._pinned = self._pinned_bytes = 0
+        self.bytes = self._pinned = self._pinned_bytes = 0
         self._heap: list[tuple[float, int, str]] = []
         self._expiring = 0
         """Entries that expire at all."""
@@ -48,7 +48,7 @@ class EntryIndex(Generic[E]):
         """Add `entry` under `key`, which must not be there."""
         self._number = entry.number = self._number + 1
         self.entries[key] = entry
-        self._bytes += entry.size
+        self.bytes += entry.size
         if entry.pinned:
             self._pinned += 1
             self._pinned_bytes += entry.size
@@ -64,7 +64,7 @@ class EntryIndex(Generic[E]):
     def drop(self, key: str) -> E:
         """Take out the entry under `key`, which must be there."""
         entry = self.entries.pop(key)
-        self._bytes -= entry.size
+        self.bytes -= entry.size
         if entry.pinned:
             self._pinned -= 1
             self._pinned_bytes -= entry.size
@@ -75,13 +75,13 @@ class EntryIndex(Generic[E]):
     def drop_all(self) -> None:
         """Take out everything; the counts of what happened stay."""
         self.entries, self._heap = {}, []
-        self._bytes = self._pinned = self._pinned_bytes = self._expiring = 0
+        self.bytes = self._pinned = self._pinned_bytes = self._expiring = 0
 
-    def drop_due(self, now: float, most: int) -> tuple[list[E], bool]:
-        """Take out what has expired by `now`, looking at `most` heap items; and whether there may be more."""
+    def drop_due(self, now: float, most: int | None = None) -> tuple[list[E], bool]:
+        """Take out what has expired by `now`, looking at `most` heap items (None: all); and whether there is more."""
         heap, entries = self._heap, self.entries
         dropped: list[E] = []
-        for _ in range(most):
+        for _ in range(len(heap) if most is None else most):
             if not heap or heap[0][0] > now:
                 break
             _, number, key = heappop(heap)
@@ -89,7 +89,7 @@ class EntryIndex(Generic[E]):
             if entry is not None and entry.number == number:
                 del entries[key]
                 dropped.append(entry)
-        self._bytes -= sum([entry.size for entry in dropped])
+        self.bytes -= sum([entry.size for entry in dropped])
         self._expiring -= len(dropped)
         self.expiries += len(dropped)
         return dropped, bool(heap) and heap[0][0] <= now
@@ -106,12 +106,12 @@ class EntryIndex(Generic[E]):
 
     def within_limits(self) -> bool:
         """Whether all entries fit."""
-        return len(self.entries) <= self.limits.entries and self._bytes <= self.limits.total_bytes
+        return len(self.entries) <= self.limits.entries and self.bytes <= self.limits.total_bytes
 
     def fits(self, key: str, size: int) -> bool:
         """Whether a value of `size` bytes fits under `key`, in place of the one that is there."""
         old = self.entries.get(key)
-        entries, total = len(self.entries) + 1, self._bytes + size
+        entries, total = len(self.entries) + 1, self.bytes + size
         if old is not None:
             entries, total = entries - 1, total - old.size
         return entries <= self.limits.entries and total <= self.limits.total_bytes
@@ -129,12 +129,12 @@ class EntryIndex(Generic[E]):
         self.refusals += 1
         limits = self.limits
         return StoreFull(
-            f"no room for {size} more bytes: {len(self.entries)} of {limits.entries} entries and {self._bytes} of "
+            f"no room for {size} more bytes: {len(self.entries)} of {limits.entries} entries and {self.bytes} of "
             f"{limits.total_bytes} bytes are in use, {self._pinned_bytes} of them pinned; try again later or raise the "
             "limits"
         )
 
     def usage(self) -> Usage:
         """Entries and bytes now, and the counts so far."""
-        held = (len(self.entries), self._bytes, self._pinned, self._pinned_bytes)
+        held = (len(self.entries), self.bytes, self._pinned, self._pinned_bytes)
         return Usage(*held, self.evictions, self.expiries, self.refusals, self.damaged)

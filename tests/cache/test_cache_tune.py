@@ -1,13 +1,10 @@
 """Limits that change while a file or a server is used; memory's are in test_cache_memory.py."""
 
-import math
-from weakref import WeakKeyDictionary
-
 import pytest
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, FileBackend, Limits, MemoryBackend, StoreFull, TooLarge, WhenFull
-from fednode.cache.redis.index import Book, Noted
+from fednode.cache.redis.index import WriteIndex, WrittenEntry
 from fednode.errors import StoreError
 from fednode.live import limit_knobs
 
@@ -41,14 +38,14 @@ def test_the_knobs_of_a_file_cache_turn_its_limits(files):
     assert knobs["entries"].turn(9) == (4, 9) and cache.limits == Limits(9, 40, 10)
 
 
-def test_a_book_holds_what_is_new_to_other_limits():
-    book, noted = Book(Limits(4, 40, 10)), Noted(10, float("inf"), b"g", 1, pinned=False)
-    book.admit("a", noted, 0.0)
-    book.note("a", noted)
-    book.tune(Limits(1, 10, 10))
+def test_the_index_of_a_server_s_cache_holds_new_values_to_other_limits():
+    index, entry = WriteIndex(Limits(4, 40, 10)), WrittenEntry(10, b"g", 1)
+    index.admit("a", entry, 0.0)
+    index.note("a", entry)
+    index.tune(Limits(1, 10, 10))
     with pytest.raises(StoreFull):
-        book.admit("b", Noted(1, float("inf"), b"h", 1, pinned=False), 0.0)
-    assert book.limits.entries == 1 and book.usage().entries == 1
+        index.admit("b", WrittenEntry(1, b"h", 1), 0.0)
+    assert index.limits.entries == 1 and index.usage().entries == 1
 
 
 def test_a_tuning_that_the_disk_refuses_changes_no_limits(tmp_path):
@@ -92,25 +89,3 @@ def test_a_value_that_was_counted_under_the_old_limits_is_held_to_the_new_ones(v
     assert (cache.get("key"), cache.usage().bytes, cache.usage().refusals) == (b"old", 3, 1)
     cache.set("key", b"new", None)
     assert cache.get("key") == b"new"
-
-
-class Unwalked(WeakKeyDictionary):
-    def items(self):
-        pytest.fail("each write on its way was looked at")
-
-
-def test_writes_on_their_way_are_looked_at_only_where_room_is_short():
-    book = Book(Limits(10, 100, 100))
-    coming = [Noted(10, math.inf, b"", 0, False) for _ in range(9)]
-    book._coming = Unwalked()
-    for number, noted in enumerate(coming):
-        book.admit(str(number), noted, 0.0)
-    book._coming = WeakKeyDictionary(dict.fromkeys(coming, "key"))
-    with pytest.raises(StoreFull):
-        book.admit("over", Noted(11, math.inf, b"", 0, False), 0.0)
-    for noted in coming:
-        book.release(noted)
-    # a large one that came before costs nothing once all that was on its way has ended
-    book._coming = Unwalked()
-    for number, noted in enumerate(coming):
-        book.admit(str(number), noted, 0.0)

@@ -2,11 +2,11 @@
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import accumulate
 from threading import Lock
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from fednode.cache.backend import (
     MISSING,
@@ -25,15 +25,13 @@ from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.client import Link
 from fednode.cache.redis.eviction_check import check_no_eviction
-from fednode.cache.redis.index import Book, Noted
+from fednode.cache.redis.index import WriteIndex, WrittenEntry
 from fednode.cache.redis.records import Lasting, RedisOptions, RedisValues
 from fednode.cache.redis.tracking import Feed
 from fednode.cache.values.codec import encode_counted
 from fednode.cache.values.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
 from fednode.clock import Clock
 from fednode.errors import ConfigError
-
-_T = TypeVar("_T")
 
 _STRIPES: Final = 64
 _BATCH: Final = 256
@@ -72,7 +70,7 @@ class RedisBackend:
         self._server = str(address)
         self._place_name = f"the cache server {address}"
         self._limit = encoded_limit(options.limits.value_bytes)
-        self._book = Book(options.limits)
+        self._index = WriteIndex(options.limits)
         self._stripes = tuple(Lock() for _ in range(_STRIPES))
         self._trusted_until = -math.inf
         self._link = Link(address, options.link, clock)
@@ -102,12 +100,12 @@ class RedisBackend:
     @property
     def losses(self) -> int:
         """Pinned values that were found gone."""
-        return self._book.losses
+        return self._index.losses
 
     @property
     def limits(self) -> Limits:
         """The limits as they are now."""
-        return self._book.limits
+        return self._index.limits
 
     def tune(self, limits: Limits) -> None:
         """Change the limits while the cache is in use: nothing goes, and what is new is refused until there is room.
@@ -117,7 +115,7 @@ class RedisBackend:
         most = self._options.limits.value_bytes
         if limits.value_bytes > most:
             raise ConfigError(f"value_bytes is at most {most} here; open the cache with a larger limit")
-        self._book.tune(limits)
+        self._index.tune(limits)
 
     def close(self) -> None:
         """Let the connections go, for good; everything stays on the server. Closing twice is allowed."""
@@ -174,7 +172,7 @@ class RedisBackend:
         """As `CacheBackend.set_many`, small values together."""
         check_items(items)
         ttl = check_ttl(ttl)
-        batch: dict[str, tuple[Cut, Noted]] = {}
+        batch: dict[str, tuple[Cut, WrittenEntry]] = {}
         waiting = 0
         try:
             for key, value in items.items():
@@ -183,7 +181,7 @@ class RedisBackend:
                     self._flush(batch, ttl)
                     self._place(key, ready, noted, ttl)
                     continue
-                self._book.admit(key, noted, self._clock.now())
+                self._index.admit(key, noted, self._clock.now())
                 waiting = waiting * bool(batch) + ready.manifest.size
                 batch[key] = (ready, noted)
                 if len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
@@ -202,29 +200,27 @@ class RedisBackend:
     def delete(self, key: str) -> bool:
         """As `CacheBackend.delete`. A connection that breaks meanwhile may make it False though it was there."""
         with self._stripe(key):
-            noted = self._book.entry(key)
-            self._book.leave(key)
+            noted = self._index.entry(key)
+            self._index.deleting(key)
             manifest = self._values.delete(key, noted)
-            self._book.forget(key)
+            self._index.forget(key)
         self._free(key, manifest, noted)
         return manifest is not None and manifest.expires_at > self._clock.time()
 
     def clear(self) -> None:
         """Forget everything in this namespace, whoever wrote it; nothing outside it."""
-        self._holding(range(_STRIPES), self._clear)
-
-    def _clear(self) -> None:
-        self._book.leave_all()
-        for pattern in self._names.everything:
-            for names in self._link.scan(pattern):
-                if names:
-                    self._link.run([("UNLINK", name) for name in names])
-        self._book.clear()
+        with self._all_of(self._stripes):
+            self._index.deleting_all()
+            for pattern in self._names.everything:
+                for names in self._link.scan(pattern):
+                    if names:
+                        self._link.run([("UNLINK", name) for name in names])
+            self._index.clear()
 
     def sweep(self) -> int:
         """The number of values of this backend that expired and were not accounted for yet; the server frees them."""
         self._link.require_open()
-        return self._book.sweep(self._clock.now())
+        return self._index.sweep(self._clock.now())
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """As `CacheBackend.keys`, of this namespace, whoever wrote them; the server is asked bit by bit."""
@@ -241,7 +237,7 @@ class RedisBackend:
 
     def usage(self) -> Usage:
         """What this backend wrote and has not seen go, and what happened to it since it was made."""
-        return self._book.usage()
+        return self._index.usage()
 
     def lost_pins(self) -> tuple[str, ...]:
         """Asks the server for every pinned value, without fetching it; the keys of those that are gone, sorted.
@@ -249,12 +245,11 @@ class RedisBackend:
         One that was changed within, and is as long as it was, `get` finds: from then on it is among them.
         """
         lost: list[str] = []
-        pins = self._book.pins()
-        known = set(self._book.lost_keys())
+        pins = self._index.pins()
         for start in range(0, len(pins), _BATCH):
             batch = pins[start : start + _BATCH]
             whole = self._values.whole([(key, noted.generation) for key, noted in batch])
-            suspects = [key for (key, _), fine in zip(batch, whole, strict=True) if not fine or key in known]
+            suspects = [key for (key, noted), fine in zip(batch, whole, strict=True) if not fine or noted.lost]
             for key in suspects:
                 try:
                     self._explain(key)
@@ -275,64 +270,64 @@ class RedisBackend:
         found: list[Lasting | None] = []
         for one in self._values.read(keys):
             if isinstance(one, Damaged):
-                self._book.damage()
+                self._index.damaged()
             found.append(None if isinstance(one, Damaged) else one)
         return found
 
     def _explain(self, key: str) -> Lasting | Missing:
         """Why `key` was missed: nothing was there, it expired, or the server lost it."""
-        if self._book.entry(key) is None:
+        if self._index.entry(key) is None:
             return MISSING
         with self._stripe(key):
-            noted = self._book.entry(key)
+            noted = self._index.entry(key)
             if noted is None:
                 return MISSING
             if noted.expires_at <= self._clock.now():
-                self._book.sweep(self._clock.now())
+                self._index.sweep(self._clock.now())
                 return MISSING
             # nobody here writes it now: what is missing this time was lost
             found = self._values.read((key,))[0]
             if isinstance(found, Lasting):
                 return found
-            if self._book.is_leaving(key):
-                # not lost: a deletion that was cut short came to its end there
-                self._book.forget(key)
+            if noted.deleting:
+                # not lost: a deletion whose answer did not come had happened
+                self._index.forget(key)
                 return MISSING
             if noted.pinned:
-                self._book.lost(key)
+                self._index.lost(noted)
                 raise PinLost(key, self._place_name, damaged=isinstance(found, Damaged))
-            self._book.evicted(key)
+            self._index.evicted(key)
             return MISSING
 
-    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, Noted]:
+    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, WrittenEntry]:
         """A value ready to be written. Raises `TooLarge`, and as `encode_counted`."""
         try:
-            data, size = encode_counted(value, self._book.limits.value_bytes)
+            data, size = encode_counted(value, self._index.limits.value_bytes)
             if len(data) > self._limit:
                 raise TooLarge(len(data), self._limit)
         except TooLarge:
-            self._book.refused()
+            self._index.refused()
             raise
         life = math.inf if ttl is None else ttl
         generation = self._draw(GENERATION_BYTES)
         ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
-        return ready, Noted(size, self._clock.now() + life, generation, ready.manifest.count, pinned)
+        return ready, WrittenEntry(size, generation, ready.manifest.count, self._clock.now() + life, pinned=pinned)
 
-    def _place(self, key: str, ready: Cut, noted: Noted, ttl: float | None) -> None:
-        self._book.admit(key, noted, self._clock.now())
+    def _place(self, key: str, ready: Cut, noted: WrittenEntry, ttl: float | None) -> None:
+        self._index.admit(key, noted, self._clock.now())
         try:
             with self._stripe(key):
-                before = self._book.entry(key)
+                before = self._index.entry(key)
                 manifest = self._values.write(key, ready, ttl, before)
-                self._book.note(key, noted)
+                self._index.note(key, noted)
         except StoreFull:
-            self._book.refused()
+            self._index.refused()
             raise
         finally:
-            self._book.release(noted)
+            self._index.release(noted)
         self._free(key, manifest, before, noted.generation)
 
-    def _flush(self, batch: dict[str, tuple[Cut, Noted]], ttl: float | None) -> None:
+    def _flush(self, batch: dict[str, tuple[Cut, WrittenEntry]], ttl: float | None) -> None:
         """Store the small values in `batch` and empty it: at once, or where that is refused in order to the first."""
         items = dict(batch)
         batch.clear()
@@ -342,41 +337,43 @@ class RedisBackend:
             for key, ready in items.items():
                 self._place(key, *ready, ttl)
 
-    def _place_together(self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None) -> None:
+    def _place_together(self, items: Mapping[str, tuple[Cut, WrittenEntry]], ttl: float | None) -> None:
         numbers = sorted({hash(key) % _STRIPES for key in items})
         try:
-            for key, manifest, old in self._holding(numbers, lambda: self._replaced(items, ttl)):
+            with self._all_of(self._stripes[number] for number in numbers):
+                replaced = self._replaced(items, ttl)
+            for key, manifest, old in replaced:
                 self._free(key, manifest, old, items[key][1].generation)
         finally:
             for _, noted in items.values():
-                self._book.release(noted)
+                self._index.release(noted)
 
     def _replaced(
-        self, items: Mapping[str, tuple[Cut, Noted]], ttl: float | None
-    ) -> list[tuple[str, Manifest | None, Noted | None]]:
+        self, items: Mapping[str, tuple[Cut, WrittenEntry]], ttl: float | None
+    ) -> list[tuple[str, Manifest | None, WrittenEntry | None]]:
         """Put all in place at once; for each the manifest that was there, and what the book knew to be there."""
         if not items:
             return []
-        before = [self._book.entry(key) for key in items]
+        before = [self._index.entry(key) for key in items]
         each = zip(items.items(), before, strict=True)
         writes = [self._values.commit(key, ready, ttl, old) for (key, (ready, _)), old in each]
         replies = self._link.run([one for write in writes for one in write], atomic=True)
         for key, (_, noted) in items.items():
-            self._book.note(key, noted)
+            self._index.note(key, noted)
         # the first command of each write asks for the old manifest
         starts = accumulate((len(write) for write in writes[:-1]), initial=0)
         manifests = [self._values.manifest(replies[start]) for start in starts]
         return list(zip(items, manifests, before, strict=True))
 
-    def _holding(self, numbers: Sequence[int], action: Callable[[], _T]) -> _T:
-        """What `action` answers with these stripes held, in order: each `with` in another, which no interrupt leaves
-        half entered."""
-        if not numbers:
-            return action()
-        with self._stripes[numbers[0]]:
-            return self._holding(numbers[1:], action)
+    @contextmanager
+    def _all_of(self, stripes: Iterable[Lock]) -> Iterator[None]:
+        """Hold these stripes for the block. They are taken in the order of `_stripes`, so no two calls deadlock."""
+        with ExitStack() as held:
+            for stripe in stripes:
+                held.enter_context(stripe)
+            yield
 
-    def _free(self, key: str, manifest: Manifest | None, noted: Noted | None, new: bytes = b"") -> None:
+    def _free(self, key: str, manifest: Manifest | None, noted: WrittenEntry | None, new: bytes = b"") -> None:
         # both: a transaction that was sent again after its answer was lost sees what it wrote itself the first time
         old = {(one.generation, one.count) for one in (manifest, noted) if one is not None and one.generation != new}
         self._values.unlink_pieces(key, old)
