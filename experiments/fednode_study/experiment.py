@@ -14,7 +14,7 @@ from fednode.settings import RunSettings
 from fednode_study.data import CsvLayout, Dataset, load
 from fednode_study.features import Featuriser, HashedText, SentenceVectors, load_vectors
 from fednode_study.model_file import scores, write_model
-from fednode_study.partition import Partition, Shares
+from fednode_study.partition import Shares, dirichlet, iid
 
 Rows = NDArray[np.float32]
 
@@ -73,7 +73,7 @@ def load_experiment(chosen: DataSettings) -> Experiment:
     """Load, featurise and deal. Raises `DataError` or `ConfigError` with one sentence."""
     dataset = load_dataset(chosen)
     featuriser = _featuriser(chosen, dataset)
-    shares = _partition(chosen).split(dataset.train.labels, chosen.clients, chosen.seed)
+    shares = deal(chosen, dataset)
     if isinstance(featuriser, SentenceVectors):
         return Experiment(dataset, featuriser, featuriser.train, featuriser.test, shares)
     train, test = featuriser.transform(dataset.train.texts), featuriser.transform(dataset.test.texts)
@@ -88,7 +88,10 @@ def load_dataset(chosen: DataSettings) -> Dataset:
 
 def deal(chosen: DataSettings, dataset: Dataset) -> Shares:
     """Which records each client holds."""
-    return _partition(chosen).split(dataset.train.labels, chosen.clients, chosen.seed)
+    labels = dataset.train.labels
+    if chosen.partition == "dirichlet":
+        return dirichlet(labels, chosen.clients, chosen.alpha, chosen.seed)
+    return iid(len(labels), chosen.clients, chosen.seed)
 
 
 def columns(chosen: DataSettings, dataset: Dataset) -> int:
@@ -100,7 +103,3 @@ def _featuriser(chosen: DataSettings, dataset: Dataset) -> Featuriser:
     if chosen.vectors is None:
         return HashedText(chosen.features)
     return load_vectors(chosen.vectors, len(dataset.train), len(dataset.test))
-
-
-def _partition(chosen: DataSettings) -> Partition:
-    return Partition(chosen.alpha if chosen.partition == "dirichlet" else None)

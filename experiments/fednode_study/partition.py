@@ -7,44 +7,12 @@ client that would be left with nothing gets one record of the client that holds 
 shares for one version of numpy.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import ConfigError
 
 Shares = tuple[NDArray[np.int64], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A way to share records out: IID if `alpha` is None, else label skew of that strength."""
-
-    alpha: float | None = None
-
-    def __str__(self) -> str:
-        return "iid" if self.alpha is None else f"dirichlet:{self.alpha:g}"
-
-    def split(self, labels: NDArray[np.int64], clients: int, seed: int) -> Shares:
-        """For each client the ascending row numbers of its records."""
-        if self.alpha is None:
-            return iid(len(labels), clients, seed)
-        return dirichlet(labels, clients, self.alpha, seed)
-
-
-def parse(text: str) -> Partition:
-    """`iid` or `dirichlet:ALPHA`; raises `ConfigError` for anything else."""
-    if text == "iid":
-        return Partition()
-    kind, _, value = text.partition(":")
-    try:
-        if kind == "dirichlet":
-            return Partition(_positive(float(value)))
-    except ValueError:
-        pass
-    raise ConfigError(f"partition {text!r} is unknown; give 'iid' or 'dirichlet:ALPHA' such as 'dirichlet:0.5'")
 
 
 def iid(count: int, clients: int, seed: int) -> Shares:
@@ -65,14 +33,10 @@ def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) 
         cuts = np.floor(np.cumsum(weights)[:-1] * len(rows) + 0.5).astype(np.int64)
         for hand, part in zip(hands, np.split(rows, np.clip(cuts, 0, len(rows))), strict=True):
             hand.extend(part.tolist())
-    _fill_empty(hands)
-    return tuple(np.sort(np.array(hand, dtype=np.int64)) for hand in hands)
-
-
-def _fill_empty(hands: Sequence[list[int]]) -> None:
     for hand in hands:
         if not hand:
             hand.append(max(hands, key=len).pop())
+    return tuple(np.sort(np.array(hand, dtype=np.int64)) for hand in hands)
 
 
 def _positive(alpha: float) -> float:
