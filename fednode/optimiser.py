@@ -9,7 +9,7 @@ Why a path and not a rate: under a fixed privacy budget the noise of one round g
 so the noise that the final parameters keep grows with the path and not with the number of rounds. The path decides both
 how far the model learns and how much noise it keeps; the number of rounds decides how smoothly. So one default serves
 20 to 40 rounds. Momentum, averaged iterates and Adam filter noise that the shrinking steps already filter; all were
-measured and none helped (clients/README.md has the figures), so momentum is 0 unless it is asked for.
+measured and none helped (experiments/README.md has the figures), so momentum is 0 unless it is asked for.
 
 Everything is elementwise float64 in one fixed order: the same inputs give the same bits on any IEEE machine.
 """

@@ -2,7 +2,7 @@
 
 The L2 norm of a row is known beforehand, and it decides how the clip bites: the gradient of a linear head on record
 (x, y) is the outer product of p - y and (x, 1). With rows of length 6 a clipped gradient goes to the words and hardly
-to the bias, and records weigh the same until the model is sure of them. clients/README.md has the measured effect.
+to the bias, and records weigh the same until the model is sure of them. experiments/README.md has the measured effect.
 """
 
 import zlib
