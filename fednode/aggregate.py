@@ -1,4 +1,4 @@
-"""The running sum: updates are folded in as they come, and what is kept does not grow with their number."""
+"""The running sum of a round: updates are added as they arrive, in memory that does not grow with their number."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,16 +9,16 @@ from fednode_crypto import SealedSum, Tampered
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A sum of sealed updates that its holder cannot open, and whose they are."""
+    """A sum of sealed updates, and the names of their clients."""
 
     total: SealedSum = field(repr=False)
     names: tuple[str, ...] = ()
 
     def add(self, name: str, payload: bytes) -> "Fold":
-        """The fold with one more update; `self` stays as it was.
+        """Return the fold with one more update.
 
-        Raises `PeerFault("bad-payload")` for bytes that no honest client sends, and `ValueError` for a name that is in
-        already: no update is counted twice.
+        Raises `PeerFault(BAD_PAYLOAD)` for bytes that no honest client sends, and `ValueError` for a name that is
+        already in the sum: no update is counted twice.
         """
         if name in self.names:
             raise ValueError(f"{name} is in this sum already")
@@ -29,7 +29,7 @@ class Fold:
         return replace(self, total=total, names=(*self.names, name))
 
     def remove(self, name: str, payload: bytes) -> "Fold":
-        """The fold without an update that is in it. Raises `ValueError` if it is not."""
+        """Return the fold without this update. Raises `ValueError` if it is not in the sum."""
         if name not in self.names:
             raise ValueError(f"{name} is not in this sum")
         names = tuple(other for other in self.names if other != name)

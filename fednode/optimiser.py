@@ -1,4 +1,4 @@
-"""The server's optimiser: plain gradient descent whose steps shrink to nothing and add up to a set path.
+"""The server's optimiser: gradient descent with steps that shrink to zero and add up to a set path.
 
 Step t of T (t = 0 .. T - 1) moves the parameters by
 
@@ -6,10 +6,10 @@ Step t of T (t = 0 .. T - 1) moves the parameters by
     w_{t+1} = w_t - rate_t * v_{t+1}                 sum of rate_t over t = path
 
 Why a path and not a rate: under a fixed privacy budget the noise of one round grows with the square root of the rounds,
-so the noise that the final parameters keep grows with the path and not with the number of rounds. The path decides both
-how far the model learns and how much noise it keeps; the number of rounds decides how smoothly. So one default serves
-20 to 40 rounds. Momentum, averaged iterates and Adam filter noise that the shrinking steps already filter; all were
-measured and none helped (experiments/README.md has the figures), so momentum is 0 unless it is asked for.
+so the noise in the final parameters grows with the path, not with the number of rounds. The path decides how far the
+model learns and how much noise it keeps; the number of rounds decides how smoothly. One default serves 20 to 40 rounds.
+Momentum, averaged iterates and Adam filter noise that the shrinking steps already filter; none of them helped when
+measured (experiments/README.md has the figures), so the default momentum is 0.
 
 Everything is elementwise float64 in one fixed order: the same inputs give the same bits on any IEEE machine.
 """
@@ -37,7 +37,7 @@ class OptimiserState:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptimiser:
-    """Settings of the rule above; `path` is in parameters per mean gradient: it depends neither on d nor on clients."""
+    """Settings of the rule above; `path` is in parameters per mean gradient, independent of d and of the clients."""
 
     rounds: int
     path: float = DEFAULT_PATH
@@ -61,7 +61,7 @@ class ServerOptimiser:
         return self.path * 2.0 * left / (self.rounds * (self.rounds + 1))
 
     def apply(self, state: OptimiserState, parameters: Vector, mean_gradient: Vector) -> tuple[OptimiserState, Vector]:
-        """The next state and the new parameters, float64 (d,); the arguments are left as they are.
+        """Return the next state and the new parameters, float64 (d,); the arguments do not change.
 
         Raises `ValueError` if the shapes differ or the new parameters are not finite: nothing was changed then.
         """

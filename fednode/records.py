@@ -1,6 +1,6 @@
-"""Frames and model arrays in Flower's records, and back. The one codec that both skins use.
+"""Frames and model arrays to Flower's records and back; used by the server and the client side.
 
-A frame travels as a uint8 `Array`, since Flower cuts arrays, and only arrays, into pieces that fit its transport.
+A frame travels as a uint8 `Array`: Flower splits arrays, and only arrays, into pieces that fit its transport.
 """
 
 import math
@@ -24,7 +24,7 @@ _NPY = re.compile(
 
 
 def to_content(frame: bytes, arrays: Mapping[str, NDArray[np.generic]] | None = None, name: str = ARRAYS) -> RecordDict:
-    """A message's content: the frame, and named arrays under `name` where there are any."""
+    """The content of a message: the frame, and named arrays, if any, under `name`."""
     carried = Array(dtype="uint8", shape=(len(frame),), stype=_STYPE, data=frame)
     content = RecordDict({FRAME: ArrayRecord({"frame": carried})})
     if arrays:
@@ -38,7 +38,7 @@ def to_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
 
 
 def frame_of(content: RecordDict) -> bytes:
-    """The frame in a message. Raises `PeerFault("malformed")` if there is none."""
+    """The frame in a message. Raises `PeerFault(MALFORMED)` if there is none."""
     record = content.get(FRAME)
     if not isinstance(record, ArrayRecord) or set(record) != {"frame"} or record["frame"].stype != _STYPE:
         raise PeerFault(Reason.MALFORMED, "the message carries no frame")
@@ -46,13 +46,13 @@ def frame_of(content: RecordDict) -> bytes:
 
 
 def has_frame(content: RecordDict) -> bool:
-    """Whether a frame is there at all."""
+    """Whether the message has a frame."""
     return FRAME in content
 
 
 def arrays_of(content: RecordDict, name: str = ARRAYS) -> dict[str, NDArray[np.generic]]:
-    """The named arrays of a record, in their order. Raises `PeerFault("malformed")`, also for what numpy would have to
-    unpickle, unzip or make room for on the word of a header."""
+    """The named arrays of a record, in order. Raises `PeerFault(MALFORMED)`, also for bytes that numpy would have to
+    unpickle or unzip, or whose header asks for more memory than the bytes hold."""
     record = content.get(name)
     if not isinstance(record, ArrayRecord):
         raise PeerFault(Reason.MALFORMED, f"the message carries no {name}")
@@ -63,13 +63,13 @@ def arrays_of(content: RecordDict, name: str = ARRAYS) -> dict[str, NDArray[np.g
 
 
 def _numbers(array: Array) -> NDArray[np.generic]:
-    """The numbers of an array whose bytes are what `numpy.save` writes for its type and shape, and nothing more."""
+    """The array, if its bytes are exactly what `numpy.save` writes for its dtype and shape."""
     head = _NPY.match(array.data)
     if array.stype != "numpy.ndarray" or head is None or int.from_bytes(head[1], "little") != head.end() - 10:
-        raise ValueError("not an array of numbers as numpy saves it")
+        raise ValueError("not an array of numbers as numpy.save writes it")
     dtype = np.dtype(f"<{head[2].decode()}")
     shape = tuple(int(size) for size in head[4].split(b",") if size.strip())
     flat = np.frombuffer(array.data, dtype, offset=head.end())
     if (str(dtype), shape, math.prod(shape)) != (array.dtype, tuple(array.shape), flat.size):
-        raise ValueError("the bytes are of another type or shape than the array says")
+        raise ValueError("the bytes have another dtype or shape than the array declares")
     return flat.reshape(shape, order="F" if head[3] == b"True" else "C").copy(order="K")

@@ -6,7 +6,6 @@ the hooks raise. The signature of `start`, the records and the `Result` stay Flo
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -33,7 +32,7 @@ from fednode.protocol.requests import ask_frame
 from fednode.reasons import Reason
 from fednode.records import CHUNKS, frame_of, to_arrays, to_content
 
-__all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "Seen", "ServerApp"]
+__all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "ServerApp", "to_arrays"]
 """Includes Flower's types, so that callers need not import Flower: as few files as possible do."""
 
 log = logging.getLogger("fednode.server")
@@ -163,26 +162,19 @@ class GridChannel:
             return Reply(name, tag, b"", str(fault))
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A round as it ended, or how far it came, with the scores of the model if it was evaluated."""
-
-    outcome: RoundOutcome
-    metrics: MetricRecord | None
-
-
 class FedNodeStrategy(Strategy):
     """Flower's strategy interface over the driver: only `start` works.
 
-    `node` makes the node's parts around the channel that it gets. `seen` is called after each round in which clients
-    were asked, also if the round then raised. `noticed` gets a sentence for each event that weakens the run's claims.
+    `node` makes the node's parts around the channel that it gets. `seen` gets the outcome of each round that asked
+    clients, also if it then raised, and the scores if the model was evaluated. `noticed` gets a sentence for each event
+    that weakens the run's claims.
     """
 
     def __init__(
         self,
         task: Task,
         node: Callable[[Channel], Node],
-        seen: Callable[[Seen], None] = lambda _: None,
+        seen: Callable[[RoundOutcome, MetricRecord | None], None] = lambda *_: None,
         noticed: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._task, self._make_node, self._seen, self._noticed = task, node, seen, noticed
@@ -227,7 +219,7 @@ class FedNodeStrategy(Strategy):
                 metrics = evaluate_fn(number, result.arrays) if evaluate_fn and not outcome.cause else None
             finally:
                 # a charged round is reported even if its model cannot be saved
-                self._seen(Seen(outcome, metrics))
+                self._seen(outcome, metrics)
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
             if outcome.cause:
@@ -240,7 +232,7 @@ class FedNodeStrategy(Strategy):
             return driver.run_round(number)
         except BaseException:
             if driver.broken is not None:
-                self._seen(Seen(driver.broken, None))
+                self._seen(driver.broken, None)
             raise
 
     def _await_members(self, channel: GridChannel, node: Node, timeout: float) -> None:
@@ -296,13 +288,8 @@ def build_server_app(main: Callable[[Grid, Context], None]) -> ServerApp:
     return built
 
 
-def initial_record(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
-    """Named arrays as the record that `FedNodeStrategy.start` takes."""
-    return to_arrays(arrays)
-
-
 def named_arrays(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
-    """The inverse of `initial_record`."""
+    """The arrays of a record, by name."""
     return {name: array.numpy() for name, array in record.items()}
 
 

@@ -130,11 +130,11 @@ class Session:
             yield stores
 
     def _train(self, grid: "Grid", node: Callable[[Channel], Node], ledger: Ledger, evaluator: Evaluator) -> None:
-        from fednode.server import FedNodeStrategy, Seen, accuracy_record, initial_record, named_arrays
+        from fednode.server import FedNodeStrategy, accuracy_record, named_arrays, to_arrays
 
-        def seen(event: Seen) -> None:
-            accuracy = None if event.metrics is None else float(str(event.metrics["accuracy"]))
-            self._note_round(event.outcome, accuracy, (ledger.spent, ledger.gaussian_spent))
+        def seen(outcome: RoundOutcome, metrics: "MetricRecord | None") -> None:
+            accuracy = None if metrics is None else float(str(metrics["accuracy"]))
+            self._note_round(outcome, accuracy, (ledger.spent, ledger.gaussian_spent))
 
         def evaluate(number: int, arrays: "ArrayRecord") -> "MetricRecord | None":
             self.released = number
@@ -148,7 +148,7 @@ class Session:
         self.observer.phase("calling the members")
         FedNodeStrategy(self._task(), node, seen, self._notice).start(
             grid,
-            initial_record(initial),
+            to_arrays(initial),
             num_rounds=self.plan.settings.rounds,
             timeout=self.plan.settings.deadline,
             evaluate_fn=evaluate,

@@ -1,6 +1,6 @@
-"""What a run leaves for people: `report.json` (the source of truth), `report.html` (one page), a terminal table.
+"""The reports of a run: `report.json` (the source of truth), `report.html` (one page), a table for the terminal.
 
-Everything is computed from one frozen `RunRecord`; nothing here reads a ledger, a cache or a clock.
+All are made from one frozen `RunRecord`. `ledger_check` alone reads a file: the ledger, for `fednode ledger`.
 """
 
 from fednode.reports.as_json import SCHEMA_VERSION, parse_report, render_json

@@ -1,4 +1,4 @@
-"""`report.json`: canonical, versioned, and read back as the record it was made from."""
+"""`report.json`: canonical and versioned; reading it gives the record from which it was made."""
 
 import json
 import math
@@ -17,7 +17,7 @@ _KIND = "fednode-report"
 def render_json(record: RunRecord) -> bytes:
     """The report as canonical JSON (sorted keys, ASCII, no NaN) with a line feed at the end.
 
-    Equal records give equal bytes. Raises `ValueError`, naming the field, for NaN, infinity or what JSON does not know.
+    Equal records give equal bytes. Raises `ValueError`, naming the field, for NaN, infinity or types unknown to JSON.
     """
     run = _plain(record, "run")
     report = {"kind": _KIND, "schema_version": SCHEMA_VERSION, "statement": statement(record), "run": run}
@@ -25,14 +25,14 @@ def render_json(record: RunRecord) -> bytes:
 
 
 def parse_report(data: bytes) -> RunRecord:
-    """The record in a `report.json`, every field there and of its type. Raises `DataError` on anything else."""
+    """The record in a `report.json`. Raises `DataError` if a field is missing or of another type."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
         report = json.loads(data)
         if report["kind"] != _KIND or report["schema_version"] != SCHEMA_VERSION:
             raise DataError(
-                f"this is no FedNode report of schema version {SCHEMA_VERSION}; read it with the version that wrote it"
+                f"not a report of schema version {SCHEMA_VERSION}; read it with the FedNode version that wrote it"
             )
         return TypeAdapter(RunRecord).validate_json(json.dumps(report["run"], allow_nan=False), strict=True)
     except (ValueError, KeyError, TypeError, ValidationError) as error:

@@ -1,4 +1,4 @@
-"""How numbers, names and times are written for people: one way everywhere."""
+"""Formats numbers, names and times for people, the same way everywhere."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,32 +10,32 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def printable(text: str) -> str:
-    """`text` with a mark for everything that would move a cursor, turn a line round or vanish."""
+    """`text` with a mark in place of each character that does not print, such as control and direction marks."""
     return "".join(sign if sign.isprintable() or sign == _NO_BREAK else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def plain(text: str) -> str:
-    """`text` with spaces that break, for a terminal."""
+    """`text` with ordinary spaces in place of no-break ones, for a terminal."""
     return text.replace(_NO_BREAK, " ")
 
 
 def number(value: float, digits: int = 4, *, zeros: bool = False) -> str:
-    """`value` to `digits` significant digits, nearest; whole parts in full, with commas; 1e-5 for very small ones.
+    """`value` rounded to `digits` significant digits, with commas in thousands; 1e-5 for very small values.
 
-    `zeros` keeps those at the end, so that a column of numbers lines up.
+    `zeros` keeps trailing zeros, so that the numbers of a column line up.
     """
     text = _written(value, digits, ROUND_HALF_EVEN)
     return text if zeros else _trimmed(text)
 
 
 def bound(value: float, digits: int = 4, *, zeros: bool = False) -> str:
-    """As `number`, but rounded up: what is said to be spent, or possible at most, must not read as less."""
+    """As `number`, but rounded up: a cost or an upper bound must not read as less."""
     text = _written(value, digits, ROUND_CEILING)
     return text if zeros else _trimmed(text)
 
 
 def left(limit: float, spent: float) -> str:
-    """What `limit` leaves after `bound(spent)`, rounded down: the two as written never add up to more. At least 0."""
+    """`limit` less `bound(spent)`, rounded down, at least 0: the two as written never add up to more than `limit`."""
     rest = Decimal(repr(float(limit))) - Decimal(bound(spent).replace(",", ""))
     return _trimmed(_written(max(float(rest), 0.0), 4, ROUND_FLOOR))
 
@@ -49,7 +49,7 @@ def _written(value: float, digits: int, rounding: str) -> str:
         return f"{exact.quantize(Decimal(1).scaleb(min(exponent - digits + 1, 0)), rounding):,f}"
     mantissa = exact.scaleb(-exponent).quantize(Decimal(1).scaleb(1 - digits), rounding)
     if mantissa.adjusted() > 0:
-        # 9.9999 was rounded up to 10
+        # rounding made 10 of 9.9999
         return _written(float(f"{mantissa:f}e{exponent}"), digits, rounding)
     return f"{_trimmed(f'{mantissa:f}')}e{exponent}"
 
@@ -71,7 +71,7 @@ def percent_bound(share: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the largest decimal unit that leaves a number above 1."""
+    """Bytes in the largest decimal unit of which there is at least 1."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:.{2 if count < 10 * scale else 1}f}{_NO_BREAK}{unit}"
@@ -99,10 +99,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def names(entries: Sequence[str]) -> str:
-    """Names in a row."""
+    """The names, separated by commas."""
     return ", ".join(entries)
 
 
 def reasons(entries: Sequence[NamedReason]) -> str:
-    """Names in a row, each with its reason."""
+    """The names, each with its reason, separated by commas."""
     return ", ".join(f"{entry.name} ({entry.reason})" for entry in entries)

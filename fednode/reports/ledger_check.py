@@ -1,4 +1,4 @@
-"""A ledger read by somebody who did not write it: the chain verified, the charges priced again from their events."""
+"""`fednode ledger`: verify the chain of a ledger and price its charges again from their events."""
 
 import json
 from pathlib import Path
@@ -10,14 +10,14 @@ from fednode.reports import JSON_NAME
 from fednode.reports.figures import bound, plural
 
 _CHAIN = "no line was changed, dropped or moved since the chain was written"
-_LIMIT = "a ledger cut at its end, or written anew, shows only against a head noted elsewhere"
+_LIMIT = "only a head that was noted elsewhere reveals a ledger that was cut at its end or rewritten"
 
 
 def ledger_lines(path: Path) -> list[str]:
-    """What a person wants to know of the ledger at `path`, its head compared with the report beside it, if any.
+    """The ledger at `path` as lines of text, its head compared with the report beside it, if any.
 
-    Raises `DataError` if it cannot be read or is no ledger, `StoreError` with the line number if a line was changed,
-    or if it does not end where the report says.
+    Raises `DataError` if it cannot be read or is not a ledger, `StoreError` if a line was changed (with its number) or
+    if the ledger does not end where the report says.
     """
     history = _history(path)
     if history.header is None:
@@ -44,23 +44,23 @@ def _history(path: Path) -> History:
         raise DataError(f"{path} cannot be read: {error.strerror}; name the ledger.jsonl of a run") from error
     if found.torn and found.history.header is not None:
         raise StoreError(
-            f"{path}: its last line has no end: perhaps the node was stopped while it wrote, or the file was cut; a "
-            "node that opens the ledger takes the line off, since an honest one opened nothing by it"
+            f"{path}: its last line is incomplete: the node was stopped while it wrote, or the file was cut; a node "
+            "that opens the ledger removes the line, since an honest one opened no sum under it"
         )
     return found.history
 
 
 def _compared(path: Path, history: History) -> str:
-    """What the report beside the ledger says of its head. Raises `StoreError` if it is another one."""
+    """Compare the head with that in the report beside the ledger. Raises `StoreError` if they differ."""
     report = path.with_name(JSON_NAME)
     try:
         noted = json.loads(report.read_bytes())["run"]["trust"]["ledger_head"]
     except FileNotFoundError:
-        return f"no {JSON_NAME} lies beside it, so the head was compared with nothing: {_LIMIT}"
+        return f"there is no {JSON_NAME} beside it to compare the head with: {_LIMIT}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return f"{report} cannot be read, so the head was compared with nothing: {_LIMIT}"
+        return f"{report} cannot be read, so the head was not compared: {_LIMIT}"
     if noted == "":
-        return f"{report} names no head, so it was compared with nothing: {_LIMIT}"
+        return f"{report} names no head, so the head was not compared: {_LIMIT}"
     if noted != history.head:
         raise StoreError(
             f"{path} ends with the head {history.head}, but {report} names {noted}: the ledger was cut or continued "

@@ -1,6 +1,6 @@
 """Four plots as inline SVG: the same record gives the same bytes, and colours follow the page's theme.
 
-matplotlib knows no CSS variables, so it draws in stand-in colours that are replaced afterwards.
+matplotlib has no CSS variables: it draws in stand-in colours, which are replaced by variables afterwards.
 """
 
 import io
@@ -70,7 +70,7 @@ def epsilon_plot(record: RunRecord) -> str:
 
 
 def noise_plot(record: RunRecord) -> str:
-    """Noise in the released sums: what was planned, and what the survivors really added."""
+    """Noise in the released sums: planned, and added by the survivors."""
     released, rounds = record.released, _numbers(record.released)
 
     def draw(axes: "Axes") -> None:
@@ -86,7 +86,7 @@ def noise_plot(record: RunRecord) -> str:
 
 
 def survivors_plot(record: RunRecord) -> str:
-    """Updates that arrived and were kept in each round, released or failed, against the floor."""
+    """Survivors of each round, released or failed, and the floor."""
 
     def draw(axes: "Axes") -> None:
         _survivor_bars(axes, record.released, "released", {"color": _FIRST})
@@ -118,7 +118,7 @@ def _numbers(rounds: tuple[RoundRecord, ...]) -> list[int]:
 
 
 def _svg(name: str, rounds: tuple[RoundRecord, ...], draw: Draw) -> str:
-    # Figure and not pyplot: no window system is looked for, and no state stays behind
+    # Figure in place of pyplot: it needs no window system and keeps no global state
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -138,7 +138,7 @@ def _svg(name: str, rounds: tuple[RoundRecord, ...], draw: Draw) -> str:
 
 
 def _inline(name: str, document: str) -> str:
-    """The `<svg>` element alone: no namespaces, no metadata, ids of its own on the page, the theme's colours."""
+    """The `<svg>` element alone: without namespaces and metadata, with unique ids and the theme's colours."""
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")

@@ -1,4 +1,4 @@
-"""The facts of one run, as the report needs them: frozen, JSON-safe, in the order in which a reader asks for them.
+"""The facts of one run, as the report shows them: frozen and JSON-safe.
 
 Numbers are finite floats or integers; `render_json` refuses anything else and names the field. Times are seconds since
 1970, UTC. "Model units" are those of the clipped gradients.
@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Literal
 
 ONE_MACHINE = "all keys were made by this run on one machine"
-"""How `Trust.enrolment` begins for a study that had no member but itself."""
+"""Start of `Trust.enrolment` for a study without independent members."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedReason:
-    """A client and, in a few words, why what it sent was not used."""
+    """A client, and why its message was not used."""
 
     name: str
     reason: str
@@ -60,7 +60,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What was trained, on what, by how many.
+    """The trained model, its data, and the number of clients.
 
     `model` names the thing trained ("an intent classifier"); `dimension` counts its parameters; `records` is the public
     total over all clients; `divisor` is the public number every opened sum was divided by.
@@ -149,13 +149,13 @@ class Trust:
 
     @property
     def one_machine(self) -> bool:
-        """Whether no member was independent of the run: a study."""
+        """True for a study: no member was independent of the run."""
         return self.enrolment.startswith(ONE_MACHINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing the guarantee rests on, and how it is known (or what breaks if it is wrong)."""
+    """A statement that the guarantee rests on, and how it is known, or what follows if it is wrong."""
 
     what: str
     how: str
@@ -176,7 +176,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A whole run. `outcome` is one word ("finished", "stopped", "failed"), `outcome_sentence` says it to a person.
+    """A whole run. `outcome` is one word, such as "finished", "stopped" or "failed"; `outcome_sentence` explains it.
 
     `settings` are all settings as resolved, JSON-safe. `warnings` are sentences: what was known to be weak before the
     first round; `deviations` are what then made the guarantee, or the run, weaker than planned.

@@ -1,4 +1,4 @@
-"""The table at the end of a run, as plain text: what a person wants to know before opening the page."""
+"""The table that a run prints at its end."""
 
 from fednode.reports.figures import (
     bound,
@@ -17,7 +17,7 @@ from fednode.reports.record import RunRecord
 
 
 def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
-    """Rows of (what, value), safe to print: no control characters, whatever a client calls itself."""
+    """Rows of (what, value), without control characters, whatever names clients have."""
     rows = (
         ("Outcome", record.outcome_sentence),
         ("Rounds", _rounds(record)),

@@ -1,4 +1,4 @@
-"""Both reports on disk, each whole or absent."""
+"""Writes both reports to disk, each whole or not at all."""
 
 from pathlib import Path
 
@@ -11,11 +11,10 @@ HTML_NAME, JSON_NAME = "report.html", "report.json"
 
 
 def write_reports(record: RunRecord, folder: Path) -> tuple[Path, Path]:
-    """Write `report.html` and `report.json` into `folder`, which exists; returns their paths, the page's first.
+    """Write `report.html` and `report.json` into an existing folder; return their paths in this order.
 
-    Both are made before either is written, and each is renamed into place when it is whole; the JSON comes last, so
-    where it is, the page is. Raises `ValueError` for a record that no report can hold (NaN, say), `StoreError` where
-    the disk refuses.
+    Both are made before either is written. The JSON is written last: where it is, the page is too. Raises `ValueError`
+    for a record that a report cannot hold, such as one with NaN, and `StoreError` if the disk refuses.
     """
     text = render_json(record)
     page = render_html(record)

@@ -287,7 +287,7 @@ def test_a_statement_in_a_task_without_staleness_is_refused(tmp_path):
 
 
 def test_members_that_did_not_agree_to_staleness_refuse_it(tmp_path):
-    cohort = FakeCohort(tmp_path, LAZY, limits=kit.Limits())
+    cohort = FakeCohort(tmp_path, LAZY, limits=kit.MemberLimits())
     outcome = cohort.begun().run_round(1)
     assert outcome.cause == "too-few-survivors"
     assert {reason for _, reason in outcome.rejected} == {"refused: staleness"}

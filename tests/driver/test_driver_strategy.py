@@ -17,7 +17,7 @@ from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import ask_frame, frame_kind
 from fednode.records import arrays_of, frame_of, to_content
-from fednode.server import FedNodeStrategy, GridChannel, Seen, accuracy_record, initial_record, named_arrays
+from fednode.server import FedNodeStrategy, GridChannel, accuracy_record, named_arrays, to_arrays
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey
 
@@ -43,12 +43,15 @@ def grid_of(cohort: FakeCohort, odd=None, without=()) -> InProcGrid:
 
 
 def strategy_of(cohort: FakeCohort, seen=None, **node) -> FedNodeStrategy:
-    told = [] if seen is None else seen
-    return FedNodeStrategy(cohort.task(), lambda channel: replace(cohort.node(**node), channel=channel), told.append)
+    return FedNodeStrategy(
+        cohort.task(),
+        lambda channel: replace(cohort.node(**node), channel=channel),
+        lambda *told: None if seen is None else seen.append(told),
+    )
 
 
 def zeros(cohort: FakeCohort) -> ArrayRecord:
-    return initial_record({"w": np.zeros(cohort.size.dimension, dtype=np.float32)})
+    return to_arrays({"w": np.zeros(cohort.size.dimension, dtype=np.float32)})
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def test_the_hooks_refuse(cohort, hook):
 
 
 def test_a_run_gives_flowers_result(cohort):
-    seen: list[Seen] = []
+    seen = []
     scores = []
 
     def evaluate(number, arrays):
@@ -79,8 +82,8 @@ def test_a_run_gives_flowers_result(cohort):
         return accuracy_record(number / 10)
 
     result = strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2, evaluate_fn=evaluate)
-    assert [event.outcome.round for event in seen] == [1, 2]
-    assert all(len(event.outcome.survivors) == 4 for event in seen)
+    assert [outcome.round for outcome, _ in seen] == [1, 2]
+    assert all(len(outcome.survivors) == 4 for outcome, _ in seen)
     assert [number for number, _ in scores] == [1, 2]
     assert np.array_equal(named_arrays(result.arrays)["w"], scores[-1][1]) and np.abs(scores[-1][1]).max() > 0
     assert {n: m["accuracy"] for n, m in result.evaluate_metrics_serverapp.items()} == {1: 0.1, 2: 0.2}
@@ -119,9 +122,9 @@ def test_nodes_that_are_no_members_are_passed_over(cohort, tmp_path):
         "breaking": breaking,
         "empty": empty,
     }
-    seen: list[Seen] = []
+    seen = []
     strategy_of(cohort, seen).start(grid_of(cohort, odd), zeros(cohort), num_rounds=1)
-    assert set(seen[0].outcome.survivors) == set(cohort.size.client_names)
+    assert set(seen[0][0].survivors) == set(cohort.size.client_names)
 
 
 def twin_of(cohort, name):
@@ -203,12 +206,12 @@ def test_a_round_that_is_broken_off_is_told_of_before_the_error_goes_on(cohort, 
         raise StoreError("the disk is gone")
 
     monkeypatch.setattr("fednode.driver.holders.combine_answers", broken)
-    seen: list[Seen] = []
+    seen = []
     with pytest.raises(StoreError, match="the disk is gone"):
         strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2)
-    (event,) = seen
-    assert (event.outcome.cause, event.outcome.reason) == ("broken", "broken off: the disk is gone")
-    assert event.outcome.opened and len(event.outcome.survivors) == 4 and event.outcome.release is None
+    ((outcome, _),) = seen
+    assert (outcome.cause, outcome.reason) == ("broken", "broken off: the disk is gone")
+    assert outcome.opened and len(outcome.survivors) == 4 and outcome.release is None
 
 
 @pytest.mark.parametrize(("kind", "heard"), [("round", 2), ("open", 1)])
@@ -242,17 +245,17 @@ def test_an_evaluation_that_breaks_takes_no_release_away(cohort):
     def evaluate(number, arrays):
         raise ZeroDivisionError
 
-    seen: list[Seen] = []
+    seen = []
     with pytest.raises(ZeroDivisionError):
         strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2, evaluate_fn=evaluate)
-    assert [(event.outcome.cause, event.metrics) for event in seen] == [("", None)] and seen[0].outcome.release
+    assert [(outcome.cause, metrics) for outcome, metrics in seen] == [("", None)] and seen[0][0].release
 
 
 def test_a_member_without_a_node_is_lost_and_the_others_go_on(cohort):
-    seen: list[Seen] = []
+    seen = []
     grid = grid_of(cohort, without=("client-3",))
     strategy_of(cohort, seen).start(grid, zeros(cohort), num_rounds=1, timeout=5)
-    assert seen[0].outcome.lost == ("client-3",) and seen[0].outcome.release is not None
+    assert seen[0][0].lost == ("client-3",) and seen[0][0].release is not None
 
 
 def test_a_missing_holder_is_named(cohort):
@@ -269,19 +272,19 @@ def test_a_failed_round_is_told_and_raised_with_its_cause(cohort):
     for name in ("client-1", "client-2"):
         cohort.limits = kit.MemberLimits(max_rounds=1)
         cohort.restart(name)
-    seen: list[Seen] = []
+    seen = []
     with pytest.raises(TooFewSurvivors, match="round 2 ended without a release: 2 of 4 updates arrived"):
         strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=3)
-    assert [(event.outcome.round, event.outcome.cause) for event in seen] == [(1, ""), (2, "too-few-survivors")]
-    assert seen[1].outcome.rejected == (("client-1", "refused: round-cap"), ("client-2", "refused: round-cap"))
+    assert [(outcome.round, outcome.cause) for outcome, _ in seen] == [(1, ""), (2, "too-few-survivors")]
+    assert seen[1][0].rejected == (("client-1", "refused: round-cap"), ("client-2", "refused: round-cap"))
 
 
 def test_replies_that_are_no_frames_are_their_senders_fault(tmp_path):
     cohort = FakeCohort(tmp_path, Size(clients=5))
     grid = grid_of(cohort, {"client-5": lambda message: wordless(cohort, message)}, without=("client-5",))
-    seen: list[Seen] = []
+    seen = []
     strategy_of(cohort, seen).start(grid, zeros(cohort), num_rounds=1)
-    assert seen[0].outcome.rejected == (("client-5", "malformed"),)
+    assert seen[0][0].rejected == (("client-5", "malformed"),)
 
 
 def wordless(cohort, message):

@@ -19,7 +19,7 @@ from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind
 from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, frame_of, to_content
-from fednode.server import FedNodeStrategy, initial_record, named_arrays
+from fednode.server import FedNodeStrategy, named_arrays, to_arrays
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.membership import MemberParts, Members
 from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods
@@ -74,9 +74,9 @@ def run(root, *, forgetful: bool, staleness: int = 0):
     rounds, seen = [], []
     grid = InProcGrid(app_of(forgetful=forgetful, seen=seen), names, config)
     with Ledger.open(root / "ledger.jsonl", Budget(1e6, 1e-5), clock, task.name) as ledger:
-        start = initial_record({"head": np.zeros(8, dtype=np.float32)} | BODY)
-        result = FedNodeStrategy(task, node, rounds.append).start(grid, start, num_rounds=3)
-    return [event.outcome for event in rounds], named_arrays(result.arrays), seen
+        start = to_arrays({"head": np.zeros(8, dtype=np.float32)} | BODY)
+        result = FedNodeStrategy(task, node, lambda *told: rounds.append(told)).start(grid, start, num_rounds=3)
+    return [outcome for outcome, _ in rounds], named_arrays(result.arrays), seen
 
 
 @pytest.mark.parametrize("forgetful", [False, True])

@@ -19,7 +19,7 @@ from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind
 from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, frame_of, to_content
-from fednode.server import FedNodeStrategy, accuracy_record, initial_record, named_arrays
+from fednode.server import FedNodeStrategy, accuracy_record, named_arrays, to_arrays
 from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.membership import MemberParts, Members
 from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods
@@ -96,15 +96,15 @@ def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
     grid = InProcGrid(own_app(), names, config)
     seen = []
     with Ledger.open(tmp_path / "ledger.jsonl", Budget(1e6, 1e-5), SkippingClock(), task.name) as ledger:
-        strategy = FedNodeStrategy(task, Run(task, ledger).node, seen.append)
+        strategy = FedNodeStrategy(task, Run(task, ledger).node, lambda outcome, _: seen.append(outcome))
         result = strategy.start(
-            grid, initial_record(arrays), num_rounds=2, evaluate_fn=lambda number, record: accuracy_record(0.5)
+            grid, to_arrays(arrays), num_rounds=2, evaluate_fn=lambda number, record: accuracy_record(0.5)
         )
         assert len(ledger.entries) == 2
     trained = named_arrays(result.arrays)
     assert list(trained) == list(arrays) and set(result.evaluate_metrics_serverapp) == {1, 2}
     assert all(np.isfinite(trained[name]).all() and not np.array_equal(trained[name], arrays[name]) for name in arrays)
-    check_is_gradient_and_noise(seen[0].outcome.release.mean, task)
+    check_is_gradient_and_noise(seen[0].release.mean, task)
 
 
 def check_is_gradient_and_noise(mean: np.ndarray, task: Task) -> None:

@@ -34,7 +34,7 @@ def test_only_what_was_reached_is_verified(scheme: str) -> None:
 
 def test_answers_are_said_to_agree_only_where_there_were_more_than_it_takes() -> None:
     some = found(claimed(Reached(arrived=True, charged=True, released=20, spared=7)).verified)
-    assert "in 7 of 20 releases the answers to spare agreed" in some[EXACT]
+    assert "in 7 of 20 releases the surplus answers agreed" in some[EXACT]
     never = Reached(arrived=True, charged=True, released=20, spared=0)
     assert "agreed" not in found(claimed(never).verified)[EXACT]
 
@@ -43,21 +43,21 @@ def test_under_bfv_a_sum_without_an_answer_to_spare_is_not_verified() -> None:
     """A holder may shift it, and nobody sees it (docs/threats.md)."""
     never = claimed(Reached(arrived=True, charged=True, released=20, spared=0), scheme="bfv")
     assert EXACT not in found(never.verified) and "What was opened is no junk" in found(never.verified)
-    assert "20 releases" in found(never.assumed)["No holder shifted a sum that had no answer to spare"]
+    assert "20 releases" in found(never.assumed)["No holder shifted a sum that had no surplus answer"]
     assert not any("shifted" in what for what in found(claimed(scheme="bfv").assumed))
 
 
 def test_what_only_an_honest_node_keeps_is_said_so() -> None:
     said = "only for a node that follows the protocol"
     weak = [what for what, how in found(claimed(scheme="bfv").verified).items() if said in how]
-    assert weak == ["No sum of fewer than 15 updates was opened, and none counted one twice", EXACT]
+    assert weak == ["No sum of fewer than 15 updates was opened, and none counted an update twice", EXACT]
     assert not any(said in how for how in found(claimed().verified).values())
 
 
 @pytest.mark.parametrize("scheme", ["ring", "bfv"])
 def test_the_charge_is_the_nodes_word(scheme: str) -> None:
     how = found(claimed(scheme=scheme).verified)["The charge was on disk before the holders were asked"]
-    assert how.startswith("the node alone") and "it binds a node that follows the protocol" in how
+    assert how.startswith("the node alone") and "only a node that follows the protocol" in how
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def test_a_run_without_a_sum_verifies_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "words"),
     [
-        (0, "No survivor gives its noise away"),
-        (1, "At most 1 survivor gives its noise away"),
-        (2, "At most 2 survivors give their noise away"),
+        (0, "No survivor reveals its noise"),
+        (1, "At most 1 survivor reveals its noise"),
+        (2, "At most 2 survivors reveal their noise"),
     ],
 )
 def test_colluders_are_counted_in_words_that_agree(tmp_path: Path, count: int, words: str) -> None:
