@@ -16,6 +16,8 @@ from fednode.cache.memory.policies import POLICIES
 from fednode.clock import SystemClock
 from fednode.stores import UpdateId, UpdateLost, UpdateStore
 
+pytestmark = pytest.mark.thorough
+
 
 def sides(found):
     assert all(0 < spread["low"] <= spread["middle"] and spread["windows"] == 5 for spread in found["spreads"].values())

@@ -18,6 +18,8 @@ from fednode_clients.holder.holder import Holder
 from fednode_crypto import NotEnoughShares, SystemRng
 from fednode_crypto.errors import BadSignature
 
+pytestmark = pytest.mark.thorough
+
 ONCE = Repeats(1, 0.0, 1)
 CASE = Case(300, 4, ONCE)
 

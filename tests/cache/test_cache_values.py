@@ -299,6 +299,7 @@ def test_hostile_bytes_have_one_error(data: bytes) -> None:
         decode(data)
 
 
+@pytest.mark.thorough
 def test_a_tree_of_too_many_parts_is_refused_before_it_is_built() -> None:
     for part in (b"[],", b'"",'):
         tree = b'["l",' + part * (2 * NODES + 1_000) + b"0]"

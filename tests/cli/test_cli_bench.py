@@ -6,6 +6,8 @@ import pytest
 
 from fednode.cli import main
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def trace(tmp_path):

@@ -11,6 +11,8 @@ from fednode.protocol.envelope import Envelope
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def cohort(tmp_path):

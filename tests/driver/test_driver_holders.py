@@ -18,6 +18,8 @@ from fednode.protocol.requests import frame_kind, read_roster, read_spec, roster
 from fednode.wire import canonical
 from fednode_crypto import Tampered, WrongAnswer, scheme
 
+pytestmark = pytest.mark.thorough
+
 RING = Size(clients=5, holders=5, threshold=4, dimension=50, scheme="ring")
 BFV = replace(RING, scheme="bfv")
 STEPS = ["boxes", "confirm", "open"]

@@ -17,6 +17,8 @@ from fednode.live import unix_socket as place
 from fednode.live.messages import MOST_ANSWERED, PIECE, line
 from fednode.live.render import visible
 
+pytestmark = pytest.mark.thorough
+
 VALUE = bytes(range(200))
 EVIL = "evil\x1b[2J\x07\n\u202e\x9b\ud800"
 FOUND = {

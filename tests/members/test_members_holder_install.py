@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from kit.holder_work import FORBIDDEN
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "tests" / "kit" / "holder_work.py"
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "constraints.txt", "fednode", "clients", "crypto", "experiments")

@@ -9,6 +9,8 @@ from kit.sample_record import CLIENTS, sample_record
 from fednode.reports import Claim, Claims, NamedReason, RunRecord, render_html
 from fednode.reports.page import statement
 
+pytestmark = pytest.mark.thorough
+
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from kit.coherence.instances import INSTANCES, ROUNDS, SLOW, SLOW_ROUNDS, found, rounds_found
 
+pytestmark = pytest.mark.thorough
+
 DOC = (Path(__file__).resolve().parents[3] / "docs/coherence.md").read_text(encoding="utf-8")
 
 

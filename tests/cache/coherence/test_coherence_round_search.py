@@ -15,6 +15,8 @@ from fednode.driver.downloads import Downloads
 from fednode.protocol.chunks import Outline
 from fednode_clients.client.model_copy import ModelCopyStore, _assembled
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("name", ROUNDS)
 def test_every_world_of_the_round_protocol_keeps_its_promises(name):

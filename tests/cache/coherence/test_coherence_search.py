@@ -27,6 +27,8 @@ from fednode.cache.coherence.directory import Directory
 from fednode.cache.coherence.line import Line
 from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, Granted, Invalidate, Refused, State, Want
 
+pytestmark = pytest.mark.thorough
+
 FLOORS = {
     "4 agents, 1 key, one message lost, one agent dies": (300_000, 2_000_000),
     "2 agents, 2 keys and both at once, one message lost, one agent dies": (190_000, 950_000),

@@ -16,6 +16,8 @@ from kit.history.history import EMPTY, Load, Register, Seen, hammer, outcomes, u
 from fednode.cache import MISSING, CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull
 from fednode.cache.wrappers.stack import Wrapping, nested
 
+pytestmark = pytest.mark.thorough
+
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)
 
 
