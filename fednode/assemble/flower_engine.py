@@ -1,5 +1,5 @@
-"""`--engine flower`: the same apps on Flower's simulation engine, by `flwr run`, in a home of its own that is ended
-afterwards."""
+"""`--engine flower`: the same apps on Flower's simulation engine, by `flwr run`, in a private home that is ended after
+the run."""
 
 import contextlib
 import http
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import tomli_w
@@ -35,49 +36,42 @@ from fednode.settings import RunConfig, RunSettings, to_run_config
 log = logging.getLogger("fednode.run")
 
 SCRATCH = "fednode-flower-"
-"""How the folder of an engine is called in the temporary folder."""
+"""Prefix of an engine's folder in the temporary folder."""
 _HOME = "flower"
 _KEYS = "keys"
-"""Held by the run itself, which may go on without whoever submitted it."""
+"""Locked by the run itself, which may go on without its submitter."""
 _SCANS = 50
 _BETWEEN_SCANS = 0.1
-"""Seconds, and how often at the most."""
-
-_PYPROJECT = {
-    "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
-    "project": {
-        "name": "customer-service",
-        "version": "0.1.0",
-        "description": "Customer-service intents, trained on sealed updates.",
-        "license": "Apache-2.0",
-        "dependencies": [],
-    },
-}
+"""Seconds between two scans for processes, and the most scans."""
 
 
 def app_files(study: str, config: RunConfig) -> dict[str, str]:
-    """The thin Flower app over this study; `experiments/customer_service` holds the same with the default settings.
+    """The thin Flower app over a study. `experiments/customer_service` holds the same with the default settings.
 
     Raises `ConfigError` if there is no such study.
     """
-    entry = study_entry(study)
+    entry, package = study_entry(study), study.replace("-", "_")
     imported = entry.attr if entry.attr == "study" else f"{entry.attr} as study"
-    flower = {
-        "publisher": "fednode",
-        "components": {
-            "serverapp": "customer_service.server_app:app",
-            "clientapp": "customer_service.client_app:app",
+    project = {
+        "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
+        "project": {
+            "name": study,
+            "version": "0.1.0",
+            "description": "A FedNode study as a Flower app.",
+            "license": "Apache-2.0",
+            "dependencies": [],
         },
-        "config": config,
     }
+    components = {"serverapp": f"{package}.server_app:app", "clientapp": f"{package}.client_app:app"}
+    flower = {"publisher": "fednode", "components": components, "config": config}
     return {
-        "pyproject.toml": tomli_w.dumps(_PYPROJECT | {"tool": {"flwr": {"app": flower}}}),
-        "customer_service/__init__.py": '"""A study as a Flower app."""\n',
-        "customer_service/server_app.py": (
+        "pyproject.toml": tomli_w.dumps(project | {"tool": {"flwr": {"app": flower}}}),
+        f"{package}/__init__.py": '"""A FedNode study as a Flower app."""\n',
+        f"{package}/server_app.py": (
             '"""The ServerApp: FedNode\'s node over Flower\'s grid."""\n\n'
             "from fednode.assemble.serve import node_app\n\napp = node_app()\n"
         ),
-        "customer_service/client_app.py": (
+        f"{package}/client_app.py": (
             '"""The ClientApp: clients and key holders of FedNode."""\n\n'
             "from fednode_clients.app import build_app\nfrom fednode_clients.membership import MemberParts\n"
             f"from {entry.module} import {imported}\n\n"
@@ -89,8 +83,7 @@ def app_files(study: str, config: RunConfig) -> dict[str, str]:
 def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> RunResult:
     """Submit to a private local engine, follow its log, read the report back.
 
-    Raises what `plan_run` raises, and `ConfigError` if Flower's simulation extra is missing or faults are to be
-    injected.
+    Raises what `plan_run` raises, and `ConfigError` for faults or if Flower's simulation extra is missing.
     """
     _check(settings)
     plan_run(settings)
@@ -98,7 +91,7 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
     folder = make_run_folder(settings, SystemClock())
     observer.writing_to(folder)
     observer.started(settings.rounds)
-    # homes of engines whose submitter was killed; one whose run goes on without it is in use
+    # homes of engines whose submitter was killed; a run that goes on without its submitter keeps its own
     remove_abandoned(SCRATCH, inner=_KEYS, before=lambda left: _end_all_under(left / _HOME))
     with temporary_folder(SCRATCH) as scratch, _engine(scratch, stop) as environ:
         keys = scratch / _KEYS
@@ -108,7 +101,8 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
         for name, text in app_files(settings.study, config).items():
             (app / name).parent.mkdir(parents=True, exist_ok=True)
             (app / name).write_text(text, encoding="utf-8")
-        last = _follow(_command(app, settings), environ, observer, _Stop(stop, folder))
+        with _passing_on(stop, folder):
+            last = _follow(_command(app, settings), environ, observer)
     observer.finished()
     return _result(folder, last)
 
@@ -116,20 +110,12 @@ def run_on_flower(settings: RunSettings, observer: Observer, stop: StopFlag) -> 
 def _check(settings: RunSettings) -> None:
     if settings.faults:
         raise ConfigError("faults are injected by the engine in one process only; drop --faults or --engine flower")
-    if shutil.which("flwr", path=_path()) is None:
-        raise ConfigError(
-            "Flower's command is missing; install FedNode with its extra: pip install 'fednode[simulation]'"
-        )
-    try:
-        import ray  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "the simulation engine needs Ray; install it with pip install 'fednode[simulation]'"
-        ) from None
+    if shutil.which("flwr", path=_path()) is None or find_spec("ray") is None:
+        raise ConfigError("Flower's simulation engine is missing; install it: pip install 'fednode[simulation]'")
 
 
 def _path() -> str:
-    """Flower starts its parts by name: they have to be found beside this Python first."""
+    """PATH with this Python's folder first: Flower starts its parts by name."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
@@ -142,7 +128,7 @@ def _command(app: Path, settings: RunSettings) -> list[str]:
 
 @contextlib.contextmanager
 def _engine(scratch: Path, stop: StopFlag) -> Iterator[dict[str, str]]:
-    """The environment of a private engine; on the way out everything that it started is ended, by process id."""
+    """The environment of a private engine. At the end, all processes that it started are killed by their ids."""
     home = scratch / _HOME
     home.mkdir()
     environ = dict(os.environ)
@@ -193,7 +179,7 @@ def _answers(port: int) -> bool:
 
 
 def _end_all_under(home: Path) -> None:
-    """End what runs there until nothing does: what is ended may just have started another."""
+    """Kill the processes of that home until there is none: one that is killed may just have started another."""
     for _ in range(_SCANS):
         started = _started_under(home)
         if not started:
@@ -211,9 +197,9 @@ def _free_port() -> int:
 
 
 def _started_under(home: Path) -> list[int]:
-    """Processes whose environment names our private home: nobody else's do.
+    """Ids of the processes whose environment names this private home.
 
-    None if /proc is that of another pid namespace: its numbers are other processes here.
+    Empty if /proc belongs to another pid namespace: its ids mean other processes here.
     """
     if Path("/proc/self").exists() and Path("/proc/self").readlink() != Path(str(os.getpid())):
         log.warning("/proc shows another pid namespace: what Flower's engine left running is not ended")
@@ -229,16 +215,13 @@ def _started_under(home: Path) -> list[int]:
     return found
 
 
-def _follow(command: list[str], environ: dict[str, str], observer: Observer, stop: "_Stop") -> str:
+def _follow(command: list[str], environ: dict[str, str], observer: Observer) -> str:
     """Pass on FedNode's own lines of Flower's log until the run ends; return the last line that is not FedNode's."""
     last = ""
-    # a session of its own: Ctrl-C in a terminal reaches us alone, and the run hears of it as a wish to stop
-    with (
-        stop,
-        subprocess.Popen(  # noqa: S603
-            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        ) as process,
-    ):
+    # a session of its own: Ctrl-C in a terminal reaches this process alone, which passes it on as a file
+    with subprocess.Popen(  # noqa: S603
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
         for line in process.stdout or ():
             _, mark, text = line.partition(MARK)
             if mark:
@@ -248,25 +231,24 @@ def _follow(command: list[str], environ: dict[str, str], observer: Observer, sto
     return last
 
 
-class _Stop:
-    """Passes the operator's wish on to the run in its own process, as a file, for as long as the block lasts."""
+@contextlib.contextmanager
+def _passing_on(stop: StopFlag, folder: Path) -> Iterator[None]:
+    """Pass the operator's request to stop on to the run's own process, as a file, for as long as the block lasts."""
+    over = threading.Event()
 
-    def __init__(self, flag: StopFlag, folder: Path) -> None:
-        self._flag, self._file, self._over = flag, folder / STOP_NAME, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.2):
-            if self._flag.raised:
-                self._file.touch()
+    def watch() -> None:
+        while not over.wait(0.2):
+            if stop.raised:
+                (folder / STOP_NAME).touch()
                 return
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _result(folder: Path, last: str) -> RunResult:

@@ -1,1 +1,1 @@
-"""A study as a Flower app."""
+"""A FedNode study as a Flower app."""

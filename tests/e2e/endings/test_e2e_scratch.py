@@ -123,7 +123,7 @@ def swept_by_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Path:
         raise StoreError("not submitted")
 
-    monkeypatch.setattr(flower_engine, "_write_app", refuse)
+    monkeypatch.setattr(flower_engine, "app_files", refuse)
     monkeypatch.setattr(flower_engine, "_check", lambda _: None)
     from fednode.observer import Observer, StopFlag
 
