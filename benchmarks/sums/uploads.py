@@ -50,7 +50,7 @@ class Upload:
 
     def check(self) -> None:
         """Raise BadSignature unless the sender signed this header."""
-        VerifyKey.from_bytes(self.sender).verify(self.signature, DOMAIN, self.header)
+        VerifyKey(self.sender).verify(self.signature, DOMAIN, self.header)
 
 
 def header_of(payload: bytes, boxes: tuple[bytes, ...]) -> bytes:

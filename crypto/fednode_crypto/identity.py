@@ -28,7 +28,7 @@ _LOW_ORDER: Final = frozenset({0, 1, _PRIME - 1, _LOW_ORDER_8, _PRIME - _LOW_ORD
 @final
 @dataclass(frozen=True, slots=True)
 class VerifyKey:
-    """A public Ed25519 key (RFC 8032). Raises Tampered for a second encoding of a point or a low-order point."""
+    """A public Ed25519 key (RFC 8032). Raises Tampered unless `raw` is the one encoding of a usable point."""
 
     raw: bytes
 
@@ -36,11 +36,6 @@ class VerifyKey:
         y = int.from_bytes(self.raw, "little") & (2**255 - 1)
         if len(self.raw) != 32 or y >= _PRIME or y in _LOW_ORDER:
             raise Tampered("these bytes are not an Ed25519 public key: ask its owner for the right one")
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> Self:
-        """Return the key in 32 bytes. Raises Tampered for another size or an unusable key."""
-        return cls(bytes(raw))
 
     def verify(self, signature: bytes, domain: bytes, message: bytes) -> None:
         """Return if the owner of this key signed `message` in `domain`, else raise BadSignature.
@@ -106,17 +101,12 @@ class SigningKey(_SecretKey):
 @final
 @dataclass(frozen=True, slots=True)
 class BoxPublicKey:
-    """A public X25519 key (RFC 7748). Raises Tampered for a low-order point."""
+    """A public X25519 key (RFC 7748). Raises Tampered unless `raw` is 32 bytes and not a low-order point."""
 
     raw: bytes
 
     def __post_init__(self) -> None:
         boxes.check_point(self.raw)
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> Self:
-        """Return the key in 32 bytes. Raises Tampered for another size or a low-order point."""
-        return cls(bytes(raw))
 
     def __repr__(self) -> str:
         return f"BoxPublicKey({self.raw[:4].hex()}...)"

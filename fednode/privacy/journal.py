@@ -2,6 +2,8 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -25,32 +27,28 @@ class Journal:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open or create the file and lock it. Raises StoreError if that fails or another process holds the lock."""
-        try:
+        with _store_errors(f"ledger {path} cannot be opened", "; choose another run folder"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreError(f"ledger {path} cannot be opened: {error.strerror}; choose another run folder") from error
         try:
-            free = lock(descriptor)
-        except OSError as error:
+            with _store_errors(f"ledger {path} cannot be locked", "; put it on a local disk"):
+                free = lock(descriptor)
+            if not free:
+                raise StoreError(
+                    f"ledger {path} is in use by another process; wait for that run to end or choose another run folder"
+                )
+        except StoreError:
             os.close(descriptor)
-            raise StoreError(f"ledger {path} cannot be locked: {error.strerror}; put it on a local disk") from error
-        if not free:
-            os.close(descriptor)
-            raise StoreError(
-                f"ledger {path} is in use by another process; wait for that run to end or choose another run folder"
-            )
+            raise
         return cls(path, descriptor)
 
     def read(self) -> bytes:
         """Return the whole content of the file."""
         descriptor, parts = self._open_descriptor(), []
         left, at = os.fstat(descriptor).st_size, 0
-        try:
+        with _store_errors(f"ledger {self._path} cannot be read"):
             while left > 0 and (part := os.pread(descriptor, left, at)):
                 parts.append(part)
                 left, at = left - len(part), at + len(part)
-        except OSError as error:
-            raise StoreError(f"ledger {self._path} cannot be read: {error.strerror}") from error
         return b"".join(parts)
 
     def append(self, line: bytes, at: int) -> None:
@@ -80,18 +78,14 @@ class Journal:
     def cut(self, size: int) -> None:
         """Cut the file to `size` bytes, and fsync. Raises StoreError on a disk error."""
         descriptor = self._open_descriptor()
-        try:
+        with _store_errors(f"ledger {self._path} cannot be repaired"):
             os.ftruncate(descriptor, size)
             os.fsync(descriptor)
-        except OSError as error:
-            raise StoreError(f"ledger {self._path} cannot be repaired: {error.strerror}") from error
 
     def sync_folder(self) -> None:
         """Make the file's name as durable as its content. Raises StoreError on a disk error."""
-        try:
+        with _store_errors(f"the folder of ledger {self._path} cannot be synced"):
             sync_folder(self._path.parent)
-        except OSError as error:
-            raise StoreError(f"the folder of ledger {self._path} cannot be synced: {error.strerror}") from error
 
     def close(self) -> None:
         """Release the lock; closing twice is allowed."""
@@ -127,6 +121,14 @@ class Journal:
             os.fsync(descriptor)
         except OSError:
             self._broken = True
+
+
+@contextmanager
+def _store_errors(what: str, advice: str = "") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{what}: {error.strerror}{advice}") from error
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -52,7 +52,7 @@ class BoxKeys:
                     Reason.BAD_BOX_KEY, f"{member.name} signed another key, not one for round {round_number}"
                 )
             try:
-                found[point] = (member, BoxPublicKey.from_bytes(envelope.body))
+                found[point] = (member, BoxPublicKey(envelope.body))
             except (ValueError, CryptoError) as error:
                 raise PeerFault(Reason.BAD_BOX_KEY, f"{member.name} signed bytes that are not a key") from error
         return found

@@ -63,8 +63,8 @@ class Member:
             return Member(
                 name=row.text("name"),
                 role="client" if role == "client" else "holder",
-                verify_key=VerifyKey.from_bytes(row.octets("verify_key", 32)),
-                box_key=BoxPublicKey.from_bytes(row.octets("box_key", 32)),
+                verify_key=VerifyKey(row.octets("verify_key", 32)),
+                box_key=BoxPublicKey(row.octets("box_key", 32)),
                 point=row.integer("point", 0, 255),
             )
         except (ValueError, CryptoError) as error:

@@ -127,14 +127,14 @@ def test_the_low_order_points_are_those_of_the_curve() -> None:
 def test_public_keys_that_no_honest_signer_has_are_refused(sign_bit: int) -> None:
     for y in [*_LOW_ORDER, P, P + 1, 2**255 - 1]:
         with pytest.raises(Tampered, match="Ed25519"):
-            VerifyKey.from_bytes((y | sign_bit << 255).to_bytes(32, "little"))
+            VerifyKey((y | sign_bit << 255).to_bytes(32, "little"))
 
 
 @pytest.mark.parametrize("size", [0, 31, 33, 64])
 def test_keys_of_another_size_are_refused(size: int) -> None:
     for public in (VerifyKey, BoxPublicKey):
         with pytest.raises(Tampered):
-            public.from_bytes(b"\x05" * size)
+            public(b"\x05" * size)
     for secret in (SigningKey, BoxKey):
         with pytest.raises(ValueError, match="32 bytes"):
             secret.from_private_bytes(b"\x05" * size)
@@ -157,8 +157,8 @@ def test_a_secret_key_shows_nothing_and_stays_where_it_is(kind: type[SigningKey]
 
 def test_public_keys_are_values() -> None:
     signer, box = SigningKey.generate().public, BoxKey.generate().public
-    assert VerifyKey.from_bytes(signer.raw) == signer == pickle.loads(pickle.dumps(signer))  # noqa: S301
-    assert BoxPublicKey.from_bytes(box.raw) == box
-    assert len({signer, VerifyKey.from_bytes(signer.raw)}) == 1
+    assert VerifyKey(signer.raw) == signer == pickle.loads(pickle.dumps(signer))  # noqa: S301
+    assert BoxPublicKey(box.raw) == box
+    assert len({signer, VerifyKey(signer.raw)}) == 1
     assert repr(signer) == f"VerifyKey({signer.raw[:4].hex()}...)"
     assert SigningKey.generate().public != signer

@@ -60,7 +60,7 @@ def test_extreme_residues_survive() -> None:
     a = np.broadcast_to(r.q[:, None] - np.uint64(1), (3, 8192)).copy()
     b = a.copy()
     r.forward(b)
-    assert r.valid(b)
+    assert (b < r.q[:, None]).all()
     r.inverse(b)
     assert np.array_equal(a, b)
     r.multiply(b, a)

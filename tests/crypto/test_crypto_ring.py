@@ -158,7 +158,7 @@ def test_public_polynomials_have_nothing_in_common() -> None:
     keys = public_keys(PARAMS, CONTEXT)
     first = mask_block(keys, 0, known)
     assert np.array_equal(first, mask_block(keys, 0, known))
-    assert known.valid(first)
+    assert (first < known.q[:, None]).all()
     others = [
         mask_block(keys, 1, known)[0],
         mask_block(public_keys(PARAMS, b"another round"), 0, known)[0],

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import CLIENTS, TOPIC, small_cohort
 
-from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope
 from fednode.wire import join_parts, pack
 
@@ -23,9 +23,7 @@ def framed(**parts: bytes) -> bytes:
 
 
 def reason(data, max_body=6, max_attached=100):
-    with pytest.raises(PeerFault) as caught:
-        Envelope.from_bytes(data, max_body, max_attached)
-    return caught.value.reason
+    return reason_of(Envelope.from_bytes, data, max_body, max_attached)
 
 
 @settings(max_examples=30, deadline=None)
@@ -70,8 +68,7 @@ def test_a_part_that_is_no_attachment_is_malformed():
 
 
 def test_nothing_is_attached_where_nothing_is_expected():
-    with pytest.raises(PeerFault, match="oversize"):
-        Envelope.from_bytes(WRITTEN.to_bytes(), 6)
+    assert reason_of(Envelope.from_bytes, WRITTEN.to_bytes(), 6) == "oversize"
 
 
 @pytest.mark.parametrize(

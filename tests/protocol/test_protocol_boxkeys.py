@@ -1,9 +1,9 @@
 """Box keys: a holder's own, for this very round; and a box opens nowhere else."""
 
 import pytest
+from kit.faults import reason_of
 from kit.members import CLIENTS, HOLDERS, STRANGER, TASK, flipped, small_cohort
 
-from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys, box_context
 from fednode.protocol.envelope import Envelope, Signed, Topic
 
@@ -18,9 +18,7 @@ GOOD = {one.point: signed(one, one.point) for one in HOLDERS}
 
 
 def reason(envelopes):
-    with pytest.raises(PeerFault) as caught:
-        BoxKeys(envelopes).verified(small_cohort(), TASK, 3)
-    return caught.value.reason
+    return reason_of(BoxKeys(envelopes).verified, small_cohort(), TASK, 3)
 
 
 @pytest.mark.parametrize("points", [(1, 2, 3), (1, 3), (2,), ()])
@@ -62,11 +60,9 @@ def test_the_digest_names_exactly_these_keys():
 
 def test_a_part_that_is_no_envelope_is_refused():
     parts = BoxKeys(GOOD).parts()
-    with pytest.raises(PeerFault, match="malformed"):
-        BoxKeys.from_parts(parts | {"box-key-1": b"junk"}, small_cohort())
+    assert reason_of(BoxKeys.from_parts, parts | {"box-key-1": b"junk"}, small_cohort()) == "malformed"
     large = signed(HOLDERS[0], 1, body=bytes(33)).to_bytes()
-    with pytest.raises(PeerFault, match="oversize"):
-        BoxKeys.from_parts(parts | {"box-key-1": large}, small_cohort())
+    assert reason_of(BoxKeys.from_parts, parts | {"box-key-1": large}, small_cohort()) == "oversize"
 
 
 def test_a_box_is_for_one_round_client_and_holder():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import CLIENTS, HOLDERS, STRANGER, TASK, TOPIC, small_cohort
 
-from fednode.errors import PeerFault
 from fednode.protocol.chunks import CHUNK_VALUES, MAX_MODEL_VALUES, Outline, chunks_of
 from fednode.protocol.envelope import Signed
 from fednode.protocol.model import Basis, Layout, model_digest
@@ -85,9 +85,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("document", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_outline_is_malformed(document):
-    with pytest.raises(PeerFault) as fault:
-        Outline.from_bytes(canonical(document))
-    assert fault.value.reason == "malformed"
+    assert reason_of(Outline.from_bytes, canonical(document)) == "malformed"
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,9 +94,7 @@ def test_bytes_that_are_no_outline_or_statement_are_malformed(data):
     for read in (Outline.from_bytes, Basis.from_bytes):
         if read is Basis.from_bytes and len(data) == Basis.SIZE:
             continue
-        with pytest.raises(PeerFault) as fault:
-            read(data)
-        assert fault.value.reason == "malformed"
+        assert reason_of(read, data) == "malformed"
 
 
 def test_a_statement_of_the_model_comes_back_and_has_one_size():

@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import CLIENTS, ENROLMENT, HOLDERS, STRANGER, TOPIC, flipped, small_cohort
 
-from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import NO_SPEC, Envelope, Head, Signed, Topic
 from fednode.wire import join_parts, pack, unpack
@@ -28,12 +28,6 @@ CHANGED = {
 }
 
 
-def reason(call, *args, **options):
-    with pytest.raises(PeerFault) as caught:
-        call(*args, **options)
-    return caught.value.reason
-
-
 def framed(signed: bytes, body: bytes, header=None, **more: bytes) -> bytes:
     return pack("envelope", header or {}, join_parts({"body": body, "signed": signed} | more))
 
@@ -51,39 +45,39 @@ def test_an_envelope_travels_and_names_its_signer():
 def test_the_signature_covers_every_field(name):
     forged = Signed(replace(WRITTEN.head, **{name: CHANGED[name]}), WRITTEN.signed.signature)
     assert forged.head != WRITTEN.head
-    assert reason(forged.verified, small_cohort()) == "bad-signature"
-    assert reason(Signed.from_bytes(forged.to_bytes()).verified, small_cohort()) == "bad-signature"
+    assert reason_of(forged.verified, small_cohort()) == "bad-signature"
+    assert reason_of(Signed.from_bytes(forged.to_bytes()).verified, small_cohort()) == "bad-signature"
 
 
 def test_the_signature_itself_cannot_be_changed_or_moved():
     for at in range(64):
         forged = Signed(WRITTEN.head, flipped(WRITTEN.signed.signature, at))
-        assert reason(forged.verified, small_cohort()) == "bad-signature"
+        assert reason_of(forged.verified, small_cohort()) == "bad-signature"
     other = ANN.signer.write("update", TOPIC, b"other", {"point": 1})
-    assert reason(Signed(WRITTEN.head, other.signed.signature).verified, small_cohort()) == "bad-signature"
+    assert reason_of(Signed(WRITTEN.head, other.signed.signature).verified, small_cohort()) == "bad-signature"
     listing = ANN.signing_key.sign(b"cohort", WRITTEN.head.to_bytes())
-    assert reason(Signed(WRITTEN.head, listing).verified, small_cohort()) == "bad-signature"
+    assert reason_of(Signed(WRITTEN.head, listing).verified, small_cohort()) == "bad-signature"
 
 
 def test_a_body_that_was_swapped_cut_or_lengthened_is_damaged():
     for body in (b"sealeD", b"other!", b"seale", b"sealed\0", b""):
-        assert reason(Envelope.from_bytes, framed(WRITTEN.signed.to_bytes(), body), 100) == "damaged"
+        assert reason_of(Envelope.from_bytes, framed(WRITTEN.signed.to_bytes(), body), 100) == "damaged"
     resized = replace(WRITTEN.head, size=7)
-    assert reason(Envelope.from_bytes, framed(Signed(resized, bytes(64)).to_bytes(), b"sealed"), 100) == "damaged"
+    assert reason_of(Envelope.from_bytes, framed(Signed(resized, bytes(64)).to_bytes(), b"sealed"), 100) == "damaged"
 
 
 def test_a_body_over_the_limit_is_oversize_even_when_it_is_the_right_one():
     assert Envelope.from_bytes(WRITTEN.to_bytes(), 6) == WRITTEN
     for limit in (5, 1, 0):
-        assert reason(Envelope.from_bytes, WRITTEN.to_bytes(), limit) == "oversize"
+        assert reason_of(Envelope.from_bytes, WRITTEN.to_bytes(), limit) == "oversize"
     large = ANN.signer.write("update", TOPIC, bytes(1 << 18))
-    assert reason(Envelope.from_bytes, large.to_bytes(), 6) == "oversize"
+    assert reason_of(Envelope.from_bytes, large.to_bytes(), 6) == "oversize"
 
 
 def test_what_ann_sealed_cannot_be_presented_as_bobs():
     renamed = Signed(replace(WRITTEN.head, sender="client-2"), WRITTEN.signed.signature)
     stolen = Envelope.from_bytes(framed(renamed.to_bytes(), WRITTEN.body), 6)
-    assert reason(stolen.signed.verified, small_cohort()) == "bad-signature"
+    assert reason_of(stolen.signed.verified, small_cohort()) == "bad-signature"
     # Bob may sign the same bytes himself: then they are Bob's, under Bob's name, with the same hash
     signed_anew = BOB.signer.write("update", TOPIC, WRITTEN.body, {"point": 1})
     assert signed_anew.signed.verified(small_cohort()).name == "client-2"
@@ -93,7 +87,7 @@ def test_what_ann_sealed_cannot_be_presented_as_bobs():
         != BOB.signer.write("update", TOPIC).signed.signature
     )
     forged = replace(ANN.signer, name="client-2").write("update", TOPIC)
-    assert reason(forged.signed.verified, small_cohort()) == "bad-signature"
+    assert reason_of(forged.signed.verified, small_cohort()) == "bad-signature"
 
 
 def test_a_replay_for_another_round_says_so_in_what_was_signed():
@@ -101,14 +95,14 @@ def test_a_replay_for_another_round_says_so_in_what_was_signed():
     assert (later.head.round, later.head.spec) != (WRITTEN.head.round, WRITTEN.head.spec)
     assert later.signed.signature != WRITTEN.signed.signature
     moved = Signed(replace(WRITTEN.head, round=4, spec=bytes(32)), WRITTEN.signed.signature)
-    assert reason(moved.verified, small_cohort()) == "bad-signature"
+    assert reason_of(moved.verified, small_cohort()) == "bad-signature"
 
 
 def test_who_is_not_enrolled_or_enrolled_with_another_key_does_not_verify():
-    assert reason(STRANGER.signer.write("update", TOPIC).signed.verified, small_cohort()) == "stranger"
+    assert reason_of(STRANGER.signer.write("update", TOPIC).signed.verified, small_cohort()) == "stranger"
     rekeyed = replace(ANN.public, verify_key=SigningKey.generate().public)
     cohort = Cohort.enrol([rekeyed, *(one.public for one in HOLDERS)], ENROLMENT)
-    assert reason(WRITTEN.signed.verified, cohort) == "bad-signature"
+    assert reason_of(WRITTEN.signed.verified, cohort) == "bad-signature"
 
 
 def test_signing_the_same_again_gives_the_same_bytes():
@@ -145,7 +139,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_envelopes_are_refused_before_a_signature_is_looked_at(data):
-    assert reason(Envelope.from_bytes, data, 100) in {"malformed", "unexpected"}
+    assert reason_of(Envelope.from_bytes, data, 100) in {"malformed", "unexpected"}
 
 
 HOSTILE_HEADS = [
@@ -167,20 +161,20 @@ HOSTILE_HEADS = [
 @pytest.mark.parametrize("change", HOSTILE_HEADS, ids=str)
 def test_a_head_out_of_bounds_is_malformed_whoever_signed_it(change):
     assert Head.from_bytes(WRITTEN.head.to_bytes()) == WRITTEN.head
-    assert reason(Head.from_bytes, replace(WRITTEN.head, **change).to_bytes()) == "malformed"
+    assert reason_of(Head.from_bytes, replace(WRITTEN.head, **change).to_bytes()) == "malformed"
 
 
 def test_no_nesting_gets_past_the_reader_and_stops_the_verifier():
     for levels in (20, 900, 985, 990, 995, 2_000):
         about = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
         head = WRITTEN.head.to_bytes().replace(b'{"point":1}', about)
-        assert reason(Signed.from_bytes, bytes(64) + head) == "malformed"
+        assert reason_of(Signed.from_bytes, bytes(64) + head) == "malformed"
 
 
 def test_a_changed_byte_anywhere_in_the_frame_is_refused():
     data = WRITTEN.to_bytes()
     for at in range(len(data)):
-        assert reason(Envelope.from_bytes, flipped(data, at), 6) in {"malformed", "oversize", "damaged"}
+        assert reason_of(Envelope.from_bytes, flipped(data, at), 6) in {"malformed", "oversize", "damaged"}
 
 
 @settings(max_examples=40, deadline=None)
@@ -188,9 +182,9 @@ def test_a_changed_byte_anywhere_in_the_frame_is_refused():
 def test_a_changed_byte_under_a_right_digest_is_still_refused_or_not_signed(data):
     body = unpack("envelope", WRITTEN.to_bytes()).body
     at, mask = data.draw(st.integers(0, len(body) - 1)), data.draw(st.integers(1, 255))
-    with pytest.raises(PeerFault) as caught:
-        Envelope.from_bytes(pack("envelope", {}, flipped(body, at, mask)), 6).signed.verified(small_cohort())
-    assert caught.value.reason in {"malformed", "oversize", "damaged", "stranger", "bad-signature"}
+    assert reason_of(
+        lambda: Envelope.from_bytes(pack("envelope", {}, flipped(body, at, mask)), 6).signed.verified(small_cohort())
+    ) in {"malformed", "oversize", "damaged", "stranger", "bad-signature"}
 
 
 TEXTS = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=40)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import CLIENTS, ENROLMENT, HOLDERS, STRANGER, TASK, TOPIC, flipped, small_cohort, small_sum, some_spec
 
-from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Signed, Topic
 from fednode.protocol.requests import (
@@ -38,16 +38,10 @@ COMMITMENTS = published()
 REVEALS = published("key-part")
 
 
-def reason(call, *args):
-    with pytest.raises(PeerFault) as caught:
-        call(*args)
-    return caught.value.reason
-
-
 def judged(which, envelopes):
     """Why these commitments, or these reveals beside good commitments, are refused."""
     parts = KeyParts(envelopes, REVEALS) if which == "commitments" else KeyParts(COMMITMENTS, envelopes)
-    return reason(parts.verified, CARD)
+    return reason_of(parts.verified, CARD)
 
 
 def test_a_card_travels_in_named_parts_among_others():
@@ -70,14 +64,14 @@ def test_a_card_travels_in_named_parts_among_others():
     ids=str,
 )
 def test_a_hostile_card_is_malformed(change):
-    assert reason(TaskCard.from_parts, TASK, CARD.parts() | change) == "malformed"
+    assert reason_of(TaskCard.from_parts, TASK, CARD.parts() | change) == "malformed"
 
 
 @pytest.mark.parametrize("name", ["cohort", "params"])
 def test_a_card_with_a_part_missing_is_malformed(name):
     parts = CARD.parts()
     del parts[name]
-    assert reason(TaskCard.from_parts, TASK, parts) == "malformed"
+    assert reason_of(TaskCard.from_parts, TASK, parts) == "malformed"
 
 
 def test_published_parts_travel_and_are_verified():
@@ -103,7 +97,7 @@ def test_only_the_holder_at_a_point_speaks_for_it(which):
 def test_a_part_names_the_commitments_that_it_was_shown_under():
     second = HOLDERS[2].signer.write("key-commitment", Topic(TASK), b"after the fact")
     exchanged = KeyParts({**COMMITMENTS, HOLDERS[2].point: second}, REVEALS)
-    assert reason(exchanged.verified, CARD) == "bad-key-part"
+    assert reason_of(exchanged.verified, CARD) == "bad-key-part"
     nameless = HOLDERS[0].signer.write("key-part", Topic(TASK), b"holder-1")
     assert judged("reveals", REVEALS | {HOLDERS[0].point: nameless}) == "bad-key-part"
 
@@ -138,31 +132,31 @@ def test_every_holder_is_there_and_nobody_else(which):
 
 
 def test_parts_without_commitments_are_never_verified():
-    assert reason(KeyParts({}, REVEALS).verified, CARD) == "bad-key-part"
-    assert reason(KeyParts({}, {}).verified, CARD) == "bad-key-part"
+    assert reason_of(KeyParts({}, REVEALS).verified, CARD) == "bad-key-part"
+    assert reason_of(KeyParts({}, {}).verified, CARD) == "bad-key-part"
 
 
 def test_parts_of_another_cohorts_holders_are_refused():
     rekeyed = [replace(HOLDERS[0].public, verify_key=STRANGER.signing_key.public), *(h.public for h in HOLDERS[1:])]
     card = replace(CARD, cohort=Cohort.enrol(rekeyed, ENROLMENT))
-    assert reason(KeyParts(COMMITMENTS, REVEALS).verified, card) == "bad-signature"
+    assert reason_of(KeyParts(COMMITMENTS, REVEALS).verified, card) == "bad-signature"
     fewer = replace(CARD, cohort=Cohort.enrol([one.public for one in HOLDERS[:2]], ENROLMENT))
-    assert reason(KeyParts(COMMITMENTS, REVEALS).verified, fewer) == "bad-key-part"
+    assert reason_of(KeyParts(COMMITMENTS, REVEALS).verified, fewer) == "bad-key-part"
 
 
 @pytest.mark.parametrize("number", ["", "0", "01", "001", "-1", "+1", "1 ", "1.0", "1000", "٣", "²", "one", "1-1"])
 def test_a_part_has_its_points_one_spelling(number):
     good = KeyParts(COMMITMENTS, REVEALS).parts()
     for prefix in ("commitment-", "reveal-"):
-        assert reason(KeyParts.from_parts, good | {prefix + number: good["commitment-1"]}) == "malformed"
+        assert reason_of(KeyParts.from_parts, good | {prefix + number: good["commitment-1"]}) == "malformed"
 
 
 def test_a_part_that_is_no_envelope_or_too_large_is_refused():
     good = KeyParts(COMMITMENTS, REVEALS).parts()
-    assert reason(KeyParts.from_parts, good | {"reveal-2": b"junk"}) == "malformed"
-    assert reason(KeyParts.from_parts, good | {"reveal-2": flipped(good["reveal-2"], 90)}) == "damaged"
+    assert reason_of(KeyParts.from_parts, good | {"reveal-2": b"junk"}) == "malformed"
+    assert reason_of(KeyParts.from_parts, good | {"reveal-2": flipped(good["reveal-2"], 90)}) == "damaged"
     large = HOLDERS[1].signer.write("key-part", Topic(TASK), bytes(MAX_KEY_PART + 1)).to_bytes()
-    assert reason(KeyParts.from_parts, good | {"reveal-2": large}) == "oversize"
+    assert reason_of(KeyParts.from_parts, good | {"reveal-2": large}) == "oversize"
 
 
 def test_a_share_is_boxed_for_one_task_cohort_and_pair():
@@ -189,14 +183,14 @@ def test_a_request_travels(task, parts):
 
 def test_a_request_is_read_as_what_it_is_or_not_at_all():
     ask, round_frame = ask_frame("key-commit", TASK), spec_frame("round", some_spec())
-    assert reason(read_ask, "key-reveal", ask) == "unexpected"
-    assert reason(read_spec, "open", round_frame) == "unexpected"
-    assert reason(read_ask, "round", round_frame) == "malformed"
-    assert reason(read_spec, "key-commit", ask) == "malformed"
+    assert reason_of(read_ask, "key-reveal", ask) == "unexpected"
+    assert reason_of(read_spec, "open", round_frame) == "unexpected"
+    assert reason_of(read_ask, "round", round_frame) == "malformed"
+    assert reason_of(read_spec, "key-commit", ask) == "malformed"
     for header in ({}, {"task": ""}, {"task": 1}, {"task": TASK, "more": 1}, {"task": "a\n"}):
-        assert reason(read_ask, "key-commit", pack("key-commit", header, join_parts({}))) == "malformed"
-    assert reason(read_ask, "key-commit", pack("key-commit", {"task": TASK}, b"")) == "malformed"
-    assert reason(read_spec, "round", pack("round", some_spec().to_dict(), b"\x01")) == "malformed"
+        assert reason_of(read_ask, "key-commit", pack("key-commit", header, join_parts({}))) == "malformed"
+    assert reason_of(read_ask, "key-commit", pack("key-commit", {"task": TASK}, b"")) == "malformed"
+    assert reason_of(read_spec, "round", pack("round", some_spec().to_dict(), b"\x01")) == "malformed"
     assert read_ask("key-commit", ask) == (TASK, {})
 
 
@@ -228,9 +222,9 @@ def test_a_roster_keeps_heads_signatures_and_order():
 def test_a_hostile_roster_is_malformed_or_does_not_verify():
     head = CLIENTS[0].signer.write("update", TOPIC, b"x").signed
     for data in (b"", b"junk", join_parts({"000000": b""}), join_parts({"000000": head.to_bytes()[:-1]})):
-        assert reason(read_roster, data) == "malformed"
+        assert reason_of(read_roster, data) == "malformed"
     unsigned = read_roster(roster_part([Signed(head.head, bytes(64))]))
-    assert reason(unsigned[0].verified, small_cohort()) == "bad-signature"
+    assert reason_of(unsigned[0].verified, small_cohort()) == "bad-signature"
     # a repeat is not hidden: whoever reads a roster sees the name twice
     assert [one.head.sender for one in read_roster(roster_part([head, head]))] == ["client-1", "client-1"]
 

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import TERMS, some_spec
 
-from fednode.errors import PeerFault
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode.wire import Fields, canonical, parse
 from fednode_crypto import Demand, plan
@@ -44,9 +44,7 @@ def read(spec: RoundSpec) -> RoundSpec:
 
 
 def must_be_refused(document) -> None:
-    with pytest.raises(PeerFault) as caught:
-        RoundSpec.from_fields(Fields(document))
-    assert caught.value.reason == "malformed"
+    assert reason_of(RoundSpec.from_fields, Fields(document)) == "malformed"
 
 
 def with_terms(**changes):

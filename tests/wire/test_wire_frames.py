@@ -7,10 +7,10 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import flipped
 
 from fednode import wire
-from fednode.errors import PeerFault
 from fednode.wire import MAX_BODY, MAX_HEADER, Fields, pack, unpack
 
 KINDS = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=255)
@@ -34,9 +34,7 @@ def prefix(kind=4, header=2, body=0, magic=b"FN", version=1):
 
 
 def reason(data, kind="kind", **limits):
-    with pytest.raises(PeerFault) as caught:
-        unpack(kind, data, **limits)
-    return caught.value.reason
+    return reason_of(unpack, kind, data, **limits)
 
 
 @settings(max_examples=60, deadline=None)

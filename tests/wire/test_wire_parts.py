@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.faults import reason_of
 from kit.members import flipped
 
 from fednode.errors import PeerFault
@@ -20,9 +21,7 @@ def part(name: bytes, data: bytes = b"", size: int | None = None, name_size: int
 
 
 def reason(data, most=10):
-    with pytest.raises(PeerFault) as caught:
-        split_parts(data, most)
-    return caught.value.reason
+    return reason_of(split_parts, data, most)
 
 
 @settings(max_examples=60, deadline=None)

@@ -303,7 +303,7 @@ def read_enrolment_public(file: Path) -> VerifyKey:
             )
         if kind != PUBLIC_KIND:
             raise ValueError("another kind of file")
-        return VerifyKey.from_bytes(bytes.fromhex(digits))
+        return VerifyKey(bytes.fromhex(digits))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}; ask whoever enrols for {PUBLIC_FILE}") from None
     except (ValueError, CryptoError):

@@ -7,13 +7,14 @@ conditional subtractions, which compile to selects; nothing stronger is claimed.
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto.hazmat import kernels
 from fednode_crypto.hazmat.modular import bit_reversed, minimal_root
-from fednode_crypto.hazmat.moduli import Moduli, constants, words
+from fednode_crypto.hazmat.moduli import Moduli, constants, with_scaled, words
 
 Words = NDArray[np.uint64]
 
@@ -43,9 +44,7 @@ class Ring(Moduli):
         `a` is (blocks, r, n), the result (blocks, n): by the Chinese remainder theorem a / q is the sum over the primes
         p of (a (q/p)^-1 mod p) / p.
         """
-        product = 1
-        for p in self.primes:
-            product *= p
+        product = prod(self.primes)
         weight = words([factor * pow(product // p, -1, p) % p for p in self.primes])
         found = kernels.fraction(self.rows(a), weight, self.q, self.ratio, self.shift)
         return np.asarray(found, dtype=np.uint64).view(np.int64)
@@ -58,11 +57,6 @@ def _table(root: int, prime: int, first: int, degree: int) -> list[int]:
     return [first, *(powers[i] for i in bit_reversed(degree)[1:])]
 
 
-def _scaled(table: list[list[int]], primes: tuple[int, ...]) -> tuple[Words, Words]:
-    scaled = [[(w << 64) // p for w in row] for row, p in zip(table, primes, strict=True)]
-    return np.array(table, dtype=np.uint64), np.array(scaled, dtype=np.uint64)
-
-
 @lru_cache(maxsize=16)
 def ring(degree: int, primes: tuple[int, ...]) -> Ring:
     """Return the ring of that degree (a power of two) and those primes (each below 2^61 and 1 mod 2 * degree)."""
@@ -70,8 +64,8 @@ def ring(degree: int, primes: tuple[int, ...]) -> Ring:
     return Ring(
         degree=degree,
         primes=primes,
-        roots=_scaled([_table(w, p, 1, degree) for w, p in zip(roots, primes, strict=True)], primes),
-        inverse_roots=_scaled(
+        roots=with_scaled([_table(w, p, 1, degree) for w, p in zip(roots, primes, strict=True)], primes),
+        inverse_roots=with_scaled(
             [_table(pow(w, -1, p), p, pow(degree, -1, p), degree) for w, p in zip(roots, primes, strict=True)], primes
         ),
         **constants(primes),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto.hazmat import ring_kernels
-from fednode_crypto.hazmat.moduli import words
+from fednode_crypto.hazmat.moduli import with_scaled, words
 from fednode_crypto.hazmat.ntt import Ring
 from fednode_crypto.hazmat.stream import ZEROS, aes_ctr
 from fednode_crypto.secret import Secret
@@ -120,14 +120,14 @@ def _seal_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.Se
     step = layout.lane_bits * layout.lanes_a_word
     count = -(-layout.lanes // layout.lanes_a_word)
     weights = [[pow(2, layout.shift + step * g, p) for g in range(count)] for p in primes]
-    scaled = [[(w << 64) // p for w in row] for row, p in zip(weights, primes, strict=True)]
+    weight, weight_scaled = with_scaled(weights, primes)
     return ring_kernels.SealTables(
         q=words(list(primes)),
         bits=np.array([p.bit_length() for p in primes], dtype=np.int64),
         unit=words([(1 << 64) // p for p in primes]),
         offset=words([2 * p - layout.bias % p for p in primes]),
-        weight=np.array(weights, dtype=np.uint64),
-        weight_scaled=np.array(scaled, dtype=np.uint64),
+        weight=weight,
+        weight_scaled=weight_scaled,
     )
 
 
@@ -138,14 +138,13 @@ def _open_tables(primes: tuple[int, ...], layout: LaneLayout) -> ring_kernels.Op
     The sum of an honest round, with the bias and the largest error added, is a number from 0 to q - 1.
     """
     added = layout.bias + layout.small
-    inverse = [[pow(primes[j], -1, p) if j < i else 0 for j in range(len(primes))] for i, p in enumerate(primes)]
+    inverses = [[pow(primes[j], -1, p) if j < i else 0 for j in range(len(primes))] for i, p in enumerate(primes)]
+    inverse, inverse_scaled = with_scaled(inverses, primes)
     radix = [prod(primes[:i]) for i in range(len(primes))]
     return ring_kernels.OpenTables(
         q=words(list(primes)),
         added=words([added % p for p in primes]),
-        inverse=np.array(inverse, dtype=np.uint64),
-        inverse_scaled=np.array(
-            [[(w << 64) // p for w in row] for row, p in zip(inverse, primes, strict=True)], dtype=np.uint64
-        ),
+        inverse=inverse,
+        inverse_scaled=inverse_scaled,
         radix=np.array([[(m >> (64 * k)) & (2**64 - 1) for k in range(_LIMBS)] for m in radix], dtype=np.uint64),
     )

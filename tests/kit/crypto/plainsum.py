@@ -202,16 +202,25 @@ def _checked_sum(total: SealedSum, params: SumParams) -> InsecureSum:
     return total
 
 
-class InsecurePlainSum:
+class InsecureScheme:
+    """What both kinds share: the running sum in the clear."""
+
+    def zero(self, params: SumParams) -> SealedSum:
+        return InsecureSum(params, 0, np.zeros(params.dimension, dtype=np.int64))
+
+    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
+        return InsecureSum.from_bytes(params, data)
+
+    def check_answer(self, params: SumParams, answer: bytes) -> None:
+        if len(answer) != params.answer_bytes:
+            raise Tampered("not an answer")
+
+
+class InsecurePlainSum(InsecureScheme):
     """Implements `KeyedScheme` under any parameters: same sizes, same refusals, nothing hidden."""
 
-    @property
-    def name(self) -> str:
-        return "insecure-plain"
-
-    @property
-    def boxed(self) -> Literal[False]:
-        return False
+    name = "insecure-plain"
+    boxed: Literal[False] = False
 
     def contribute(self, params: SumParams, task: bytes, point: int, rng: Rng) -> InsecureContribution:
         if not 1 <= point <= params.holders:
@@ -256,21 +265,12 @@ class InsecurePlainSum:
             raise ValueError("another key")
         return InsecureSealer(params)
 
-    def zero(self, params: SumParams) -> SealedSum:
-        return InsecureSum(params, 0, np.zeros(params.dimension, dtype=np.int64))
-
-    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
-        return InsecureSum.from_bytes(params, data)
-
     def answer(self, params: SumParams, share: HolderShare, request: bytes, rng: Rng) -> bytes:
         if not isinstance(share, InsecureShare) or share.params != params:
             raise ValueError("another share")
         if len(request) != params.request_bytes:
             raise Tampered("not a request")
         return _answer(params, share.point, request)
-
-    def check_answer(self, params: SumParams, answer: bytes) -> None:
-        _check_answer(params, answer)
 
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
@@ -284,21 +284,11 @@ def _answer(params: SumParams, point: int, request: bytes) -> bytes:
     return (bytes([point]) + _hash(request)).ljust(params.answer_bytes, b"\0")
 
 
-def _check_answer(params: SumParams, answer: bytes) -> None:
-    if len(answer) != params.answer_bytes:
-        raise Tampered("not an answer")
-
-
-class InsecureBoxedSum:
+class InsecureBoxedSum(InsecureScheme):
     """Implements `BoxedScheme` under small parameters of `ring`: same sizes, same refusals, nothing hidden."""
 
-    @property
-    def name(self) -> str:
-        return "insecure-boxed"
-
-    @property
-    def boxed(self) -> Literal[True]:
-        return True
+    name = "insecure-boxed"
+    boxed: Literal[True] = True
 
     def sealer(self, params: SumParams, key: JointKey | None = None) -> Sealer:
         if key is not None:
@@ -306,12 +296,6 @@ class InsecureBoxedSum:
         if params.payload_bytes < params.dimension * _width(params) + _TAG or params.share_bytes < _TAG:
             raise ValueError("values in the clear do not fit these parameters: take fewer of them")
         return InsecureBoxedSealer(params)
-
-    def zero(self, params: SumParams) -> SealedSum:
-        return InsecureSum(params, 0, np.zeros(params.dimension, dtype=np.int64))
-
-    def restore_sum(self, params: SumParams, data: bytes) -> SealedSum:
-        return InsecureSum.from_bytes(params, data)
 
     def check_share(self, params: SumParams, share: bytes) -> None:
         if len(share) != params.share_bytes or any(share[_TAG:]):
@@ -327,9 +311,6 @@ class InsecureBoxedSum:
         if not tags:
             raise ValueError("a roster of nobody")
         return _tagged(sum(tags), params)
-
-    def check_answer(self, params: SumParams, answer: bytes) -> None:
-        _check_answer(params, answer)
 
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
