@@ -1,9 +1,13 @@
 """The walk has its steps, and a link goes with the name of every file the first time it is named."""
 
+import itertools
 import re
 from pathlib import Path
 
-WALK = (Path(__file__).resolve().parents[2] / "docs/walk.md").read_text(encoding="utf-8")
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WALK = (ROOT / "docs/walk.md").read_text(encoding="utf-8")
 STEP = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
 
 
@@ -28,3 +32,27 @@ def test_every_file_is_linked_where_it_is_named_first():
     for before, path in re.findall(r"(\[?)`([\w/.-]+\.py): ", WALK):
         first.setdefault(path, before)
     assert [path for path, before in first.items() if before != "["] == []
+
+
+def rows_under(title: str) -> list[list[str]]:
+    """The cells of the first table after `title`, without its head."""
+    lines = WALK[WALK.index(title) :].splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("|--"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 1 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_an_update_passes_each_room_once():
+    rooms = [room for _, room, _ in rows_under("One update passes these rooms")]
+    steps = [int(step) for cells in rows_under("One update passes these rooms") for step in cells[0].split(", ")]
+    assert len(rooms) == len(set(rooms)) >= 7 and steps == sorted(steps)
+
+
+@pytest.mark.parametrize(("column", "name"), [(1, "epsilon"), (2, "staleness"), (3, "min_survivors")])
+def test_a_setting_passes_at_most_eight_modules_that_all_know_it(column, name):
+    cells = [row[column] for row in rows_under("## One setting, from flag to use")]
+    paths = [match[1] for cell in cells if (match := re.match(r"`([\w/]+\.py)`", cell))]
+    assert 5 <= len(paths) <= 8
+    # the front of the settings takes all of them alike
+    alike = {"fednode/cli/run.py", "fednode/settings/sources.py"}
+    assert [path for path in paths if name not in (ROOT / path).read_text() and path not in alike] == []
