@@ -38,7 +38,7 @@ class EntryIndex(Generic[E]):
         self.limits = limits
         self.entries: dict[str, E] = {}
         self.evictions = self.expiries = self.refusals = self.damaged = 0
-        self.bytes = self._pinned = self._pinned_bytes = 0
+        self.bytes = self.pinned = self._pinned_bytes = 0
         self._heap: list[tuple[float, int, str]] = []
         self._expiring = 0
         """Entries that expire at all."""
@@ -50,7 +50,7 @@ class EntryIndex(Generic[E]):
         self.entries[key] = entry
         self.bytes += entry.size
         if entry.pinned:
-            self._pinned += 1
+            self.pinned += 1
             self._pinned_bytes += entry.size
         if entry.expires_at != inf:
             self._expiring += 1
@@ -66,7 +66,7 @@ class EntryIndex(Generic[E]):
         entry = self.entries.pop(key)
         self.bytes -= entry.size
         if entry.pinned:
-            self._pinned -= 1
+            self.pinned -= 1
             self._pinned_bytes -= entry.size
         if entry.expires_at != inf:
             self._expiring -= 1
@@ -75,7 +75,7 @@ class EntryIndex(Generic[E]):
     def drop_all(self) -> None:
         """Take out everything; the counts of what happened stay."""
         self.entries, self._heap = {}, []
-        self.bytes = self._pinned = self._pinned_bytes = self._expiring = 0
+        self.bytes = self.pinned = self._pinned_bytes = self._expiring = 0
 
     def drop_due(self, now: float, most: int | None = None) -> tuple[list[E], bool]:
         """Take out what has expired by `now`, looking at `most` heap items (None: all); and whether there is more."""
@@ -120,7 +120,7 @@ class EntryIndex(Generic[E]):
         """Whether values of these sizes, by key, would fit if everything else that is not pinned were evicted."""
         replaced = [old.size for key in sizes if (old := self.entries.get(key)) is not None and old.pinned]
         return (
-            self._pinned - len(replaced) + len(sizes) <= self.limits.entries
+            self.pinned - len(replaced) + len(sizes) <= self.limits.entries
             and self._pinned_bytes - sum(replaced) + sum(sizes.values()) <= self.limits.total_bytes
         )
 
@@ -136,5 +136,5 @@ class EntryIndex(Generic[E]):
 
     def usage(self) -> Usage:
         """Entries and bytes now, and the counts so far."""
-        held = (len(self.entries), self.bytes, self._pinned, self._pinned_bytes)
+        held = (len(self.entries), self.bytes, self.pinned, self._pinned_bytes)
         return Usage(*held, self.evictions, self.expiries, self.refusals, self.damaged)

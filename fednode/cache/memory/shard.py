@@ -174,7 +174,7 @@ class Shard:
         room = index.fits(key, entry.size)
         while not room and self._refuses and self._expire_first(now):
             room = index.fits(key, entry.size)
-        if not room and (self._refuses or not index.fits_beside_pins({key: entry.size})):
+        if not room and (self._refuses or (index.pinned and not index.fits_beside_pins({key: entry.size}))):
             raise index.refuse(entry.size)
         if old is not None:
             # so it is not chosen as a victim

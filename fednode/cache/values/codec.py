@@ -1,4 +1,4 @@
-"""Values and their form as bytes, which is never pickle; `freeze`, `thaw` and `size_of` come from `owned`.
+"""Values and their form as bytes, which is never pickle. `freeze`, `thaw` and `size_of` come from `freeze.py`.
 
 The form is `_HEADER` (magic with version, bytes of the tree), a JSON tree, and the raw bytes of its leaves in order.
 Each raw leaf begins at a multiple of `_ALIGN`. In the tree null, booleans, numbers and text are themselves, an object
@@ -21,7 +21,7 @@ from fednode.cache.values.freeze import (
     NODES,
     TENSORS,
     Frozen,
-    Tally,
+    Measure,
     freeze,
     seen,
     size_of,
@@ -44,31 +44,30 @@ _OPENINGS: Final = NODES + 2
 _COMMAS: Final = 2 * NODES + 2 * DIMENSIONS
 """The most brackets and commas outside text that a value within `NODES` can come to."""
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_NESTING: Final = re.compile(_TEXT.pattern + rb"|[\[\]{}]", re.DOTALL)
 
 
 class Undecodable(ValueError):
     """The bytes are not a value as `encode` writes it: cut, changed, or made by something else.
 
-    A cache takes it for a miss, and deletes nothing for it alone: what fits its seal or its digest is not damaged.
+    To a cache it is a miss. It deletes nothing because of it: bytes that match their digest are not damaged.
     """
 
 
 def encode(value: Value) -> bytes:
     """`value` as bytes that `decode` turns back into the same: types, dtypes, shapes, bits. Raises as `freeze` does."""
-    return _written(walk(value, Tally(), 0, seen))
+    return _written(walk(value, Measure(), 0, seen))
 
 
 def encode_counted(value: Value, most: int) -> tuple[bytes, int]:
-    """`encode`, and the bytes that `value` counts: of what was written, whatever other threads do to it meanwhile.
+    """`encode`, and the bytes that `value` counts against limits, as it was encoded.
 
-    Raises `TooLarge` for one over `most` bytes, before that much is copied, and as `freeze`.
+    Raises `TooLarge` for a value over `most` bytes, before that much is copied, and as `freeze` does.
     """
     size, checked = size_of(value), None
     if size <= most:
-        tally = Tally()
-        checked = walk(value, tally, 0, seen)
-        size = tally.size
+        measured = Measure()
+        checked = walk(value, measured, 0, seen)
+        size = measured.size
     if size > most:
         raise TooLarge(size, most)
     return _written(checked), size
@@ -89,69 +88,46 @@ def decode(data: bytes) -> Value:
     """The value that `encode` wrote as `data`; its arrays are read-only views of `data`, the rest is owned.
 
     Raises `Undecodable` for anything else, before memory is taken for a length that is not there. What this process
-    lacks says nothing about the bytes and comes as it is: `RecursionError`, `MemoryError`, torch's own errors, and
-    `StoreError` for a tensor where there is no torch.
+    lacks raises other errors: `MemoryError`, torch's own, and `StoreError` for a tensor if torch is missing.
     """
     try:
         magic, length = _HEADER.unpack_from(data)
         start = _HEADER.size + length
         if magic != _MAGIC or start > len(data):
-            raise Undecodable("these bytes do not begin as a cached value does, or are cut short; treat it as a miss")
-        reader = _Reader(data, start)
+            raise Undecodable("these bytes do not begin like a cached value, or are cut short; treat it as a miss")
+        reader = _Decoder(data, start)
         value = reader.value(_parsed(data[_HEADER.size : start]), 0)
     except Undecodable:
         raise
     except (ValueError, IndexError, OverflowError, struct.error) as error:
-        raise Undecodable(f"these bytes are no cached value ({error}); treat it as a miss") from error
+        raise Undecodable(f"these bytes are not a cached value ({error}); treat it as a miss") from error
     if reader.end != len(data):
         raise Undecodable(f"a cached value has {len(data) - reader.end} bytes too many; treat it as a miss")
     return value
 
 
 def _parsed(tree: bytes) -> Any:
-    # an empty list of 3 bytes becomes an object of 56 and more: too many of them are refused before they are made
-    if _brackets(tree, 0, len(tree)) > _OPENINGS or tree.count(b",") > _COMMAS:
-        _check_parts(tree)
+    _check_parts(tree)
     try:
         return json.loads(tree, parse_constant=_refuse, object_pairs_hook=_distinct)
     except RecursionError:
-        # too deep for any value, or only for the stack that is left here
-        if _nested(tree) > DEPTH + 1:
-            raise Undecodable(f"a cached value is nested over {DEPTH} deep; treat it as a miss") from None
-        raise
-
-
-def _nested(tree: bytes) -> int:
-    deepest = depth = 0
-    for part in _NESTING.finditer(tree):
-        first = tree[part.start()]
-        if first in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif first in b"]}":
-            depth -= 1
-    return deepest
+        raise Undecodable(f"a cached value is nested over {DEPTH} deep; treat it as a miss") from None
 
 
 def _check_parts(tree: bytes) -> None:
-    """Raise `Undecodable` where there are too many parts outside text. One text after the other: no copy is made."""
-    openings = commas = end = 0
-    for text in _TEXT.finditer(tree):
-        start = text.start()
-        openings += _brackets(tree, end, start)
-        commas += tree.count(b",", end, start)
-        end = text.end()
-        if openings > _OPENINGS or commas > _COMMAS:
-            break
-    else:
-        openings += _brackets(tree, end, len(tree))
-        commas += tree.count(b",", end)
+    """Raise `Undecodable` for a tree of too many parts before it is built: an empty list of 3 bytes takes 56 and more."""
+    openings, commas = _parts(tree, 0, len(tree))
     if openings > _OPENINGS or commas > _COMMAS:
-        raise Undecodable(f"a cached value has over {NODES} items; treat it as a miss")
+        # those in text do not count; most trees never come here
+        for text in _TEXT.finditer(tree):
+            in_text = _parts(tree, *text.span())
+            openings, commas = openings - in_text[0], commas - in_text[1]
+        if openings > _OPENINGS or commas > _COMMAS:
+            raise Undecodable(f"a cached value has over {NODES} items; treat it as a miss")
 
 
-def _brackets(tree: bytes, start: int, end: int) -> int:
-    return tree.count(b"[", start, end) + tree.count(b"{", start, end)
+def _parts(tree: bytes, start: int, end: int) -> tuple[int, int]:
+    return tree.count(b"[", start, end) + tree.count(b"{", start, end), tree.count(b",", start, end)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -202,19 +178,19 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise StoreError("the cache holds a tensor, and torch cannot be loaded here; install it to read it") from error
+        raise StoreError("the cached value is a tensor, and torch cannot be imported; install it") from error
     return torch
 
 
 def _text(node: Any) -> str:
     if type(node) is not str:
-        raise Undecodable(f"{node!r} is no text in a cached value; treat it as a miss")
+        raise Undecodable(f"{node!r} stands where a cached value has text; treat it as a miss")
     return node
 
 
 def _length(node: Any) -> int:
     if type(node) is not int or node < 0:
-        raise Undecodable(f"{node!r} is no length in a cached value; treat it as a miss")
+        raise Undecodable(f"{node!r} stands where a cached value has a length; treat it as a miss")
     return node
 
 
@@ -225,26 +201,26 @@ def _lengths(shape: list[Any]) -> tuple[int, ...]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise Undecodable(f"{constant} is no part of a cached value; treat it as a miss")
+    raise Undecodable(f"a cached value contains {constant}; treat it as a miss")
 
 
-class _Reader:
-    """Nodes back into values; raw leaves are taken in order, from `end` on."""
+class _Decoder:
+    """Turns nodes of the tree back into values; raw leaves are taken in order, from `end` on."""
 
     def __init__(self, data: bytes, start: int) -> None:
         self._data = data
-        self._tally = Tally()
+        self._measured = Measure()
         self.end = start
 
     def value(self, node: Any, depth: int) -> Any:
         if type(node) is dict:
-            self._tally.enter(len(node), depth)
+            self._measured.enter(len(node), depth)
             return {_checked(key): self.value(item, depth + 1) for key, item in node.items()}
         if type(node) is not list:
             return _checked(node)
         tag = node[0]
         if tag in ("l", "t"):
-            self._tally.enter(len(node) - 1, depth)
+            self._measured.enter(len(node) - 1, depth)
             items = [self.value(item, depth + 1) for item in node[1:]]
             return items if tag == "l" else tuple(items)
         return self._leaf(tag, node[1:])
@@ -262,7 +238,7 @@ class _Reader:
             return int(_text(only), 16)
         if tag == "f":
             return struct.unpack("<d", bytes.fromhex(_text(only)))[0]
-        raise Undecodable(f"a cached value has no part called {tag!r}; treat it as a miss")
+        raise Undecodable(f"unknown tag {tag!r} in a cached value; treat it as a miss")
 
     def _array(self, name: str, shape: list[Any]) -> Any:
         try:
@@ -270,20 +246,20 @@ class _Reader:
         except TypeError:
             dtype = None
         if dtype is None:
-            raise Undecodable(f"{name!r} is no dtype of a cached array; treat it as a miss")
+            raise Undecodable(f"unknown dtype {name!r} of a cached array; treat it as a miss")
         return self._elements(dtype, shape)
 
     def _tensor(self, name: str, shape: list[Any]) -> Any:
         if name not in TENSORS:
-            raise Undecodable(f"{name!r} is no dtype of a cached tensor; treat it as a miss")
+            raise Undecodable(f"unknown dtype {name!r} of a cached tensor; treat it as a miss")
         lengths = _lengths(shape)
         if math.prod(length for length in lengths if length) > _INDEX:
-            raise Undecodable(f"no tensor has lengths such as {lengths}; treat it as a miss")
+            raise Undecodable(f"a cached tensor has the impossible shape {lengths}; treat it as a miss")
         torch = _torch()
         dtype = getattr(torch, name)
         kind = np.dtype(np.bool_ if name == "bool" else np.uint8)
         octets = self._elements(kind, [math.prod(lengths) * dtype.itemsize])
-        # not where `torch.set_default_device` says
+        # the CPU, whatever `torch.set_default_device` says
         tensor = torch.empty(lengths, dtype=dtype, device="cpu")
         tensor.reshape(-1).view(torch.uint8).numpy()[:] = octets
         return tensor
@@ -293,7 +269,7 @@ class _Reader:
         start = self._take(math.prod(lengths) * dtype.itemsize)
         array: Any = np.ndarray(lengths, dtype, self._data, start)
         if dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
-            raise Undecodable("a cached array of booleans holds others; treat it as a miss")
+            raise Undecodable("a cached array of booleans holds other bytes; treat it as a miss")
         return array
 
     def _take(self, size: int) -> int:

@@ -1,4 +1,4 @@
-"""What a cache keeps of a value: an owned copy that no caller can reach, and its size."""
+"""The copy of a value that a cache keeps, which no caller can reach, and its size."""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fednode.cache.backend import TooLarge, Value
 DEPTH: Final = 32
 """How deep lists, tuples and dicts may be nested in one value."""
 NODES: Final = 1 << 20
-"""How many items and dimensions one value may have: a list shared or cyclic in itself would copy without end."""
+"""How many items and dimensions one value may have: copying a list that contains itself would not end."""
 DIMENSIONS: Final = 64
 """How many dimensions an array or a tensor may have: as numpy allows."""
 TENSORS: Final = frozenset(
@@ -23,28 +23,27 @@ _KINDS: Final = frozenset("biufcmM")
 _CONTAINER: Final = 16
 """Bytes that a container and each of its items count, so that empty ones are not free."""
 _ARRAY: Final = 160
-"""Bytes that an array in a container counts beside its own, as measured; one that is the value counts as an entry."""
+"""Bytes that an array object in a container takes beside its numbers, as measured."""
 _TENSOR: Final = 448
 
 
 class Frozen(NamedTuple):
-    """A value as the cache owns it, for `hand_out`. `size`: bytes, as `size_of` counts; `plain`: given out as it is."""
+    """A value as the cache owns it. `size`: bytes, as `size_of` counts; `plain`: `content` is handed out as it is."""
 
     content: Any
     size: int
     plain: bool
 
 
-class _Held:
-    """An array as its parts. An array object would be within reach as the `base` of its views, to be reshaped there."""
+class _OwnedArray:
+    """An array as its parts: an array object could be reached, and reshaped, as the `base` of the views handed out."""
 
     __slots__ = ("data", "dtype", "shape")
 
     def __init__(self, array: Any) -> None:
-        # a view of its own: whoever reshapes the array meanwhile cannot come between shape and bytes
+        # a view: if the caller reshapes its array meanwhile, shape and bytes still agree
         seen = array.view()
-        # not the caller's dtype: it may carry metadata, which is any object. One that can be changed is made anew for
-        # each view, from its name
+        # not the caller's dtype, whose metadata may be any object; a dtype that can be changed is kept as its name
         plain = np.dtype(seen.dtype.str)
         self.dtype: Final[Any] = plain if plain.isbuiltin else plain.str
         self.shape: Final[tuple[int, ...]] = seen.shape
@@ -55,8 +54,8 @@ class _Held:
         self.data: Final[bytes] = np.ascontiguousarray(seen).tobytes()
 
 
-class Tally:
-    """Bytes and nodes of one value, while it is walked."""
+class Measure:
+    """Bytes and nodes of one value, counted while it is walked."""
 
     __slots__ = ("nodes", "size")
 
@@ -79,12 +78,12 @@ class Tally:
 
 
 def freeze(value: Any, most: int | None = None) -> Frozen:
-    """An owned copy of `value`: what the caller does to its own afterwards reaches nothing. Bytes are not copied.
+    """A copy of `value` that its caller cannot reach. Bytes are not copied.
 
     bytearray and memoryview become bytes; arrays come in C order, tensors detached. Raises `TypeError` for what is no
-    `Value` (subclasses, object and structured arrays and tensors off the CPU are none), `ValueError` for text that is
-    not UTF-8, or a value nested or split too far, `TooLarge` for one over `most` bytes before that much is copied. What
-    another thread changes meanwhile comes as it was at one moment, part by part, and counts as it was copied.
+    `Value` (also subclasses, object and structured arrays, tensors off the CPU), `ValueError` for text that is not
+    UTF-8 or a value with too many levels or items, `TooLarge` for one over `most` bytes before that much is copied. If
+    another thread changes `value` meanwhile, each part is copied, and counted, as it was at one moment.
     """
     kind = type(value)
     if kind is bytes:
@@ -92,15 +91,15 @@ def freeze(value: Any, most: int | None = None) -> Frozen:
         return Frozen(value, len(value), plain=True)
     if kind is np.ndarray:
         _check(_buffer_size(value), most)
-        held = _Held(value)
+        held = _OwnedArray(value)
         _check(len(held.data), most)
         return Frozen(held, len(held.data), plain=False)
     if most is not None:
         _check(size_of(value), most)
-    tally = Tally()
-    content = walk(value, tally, 0, _own)
-    _check(tally.size, most)
-    return Frozen(content, tally.size, plain=kind in _LEAVES)
+    measured = Measure()
+    content = walk(value, measured, 0, _own)
+    _check(measured.size, most)
+    return Frozen(content, measured.size, plain=kind in _LEAVES)
 
 
 def _check(size: int, most: int | None) -> None:
@@ -109,19 +108,19 @@ def _check(size: int, most: int | None) -> None:
 
 
 def thaw(frozen: Frozen) -> Value:
-    """The value for a caller: immutable, read-only over the stored bytes (arrays), or a copy of its own (the rest)."""
+    """The value for a caller: immutable, a read-only array over the stored bytes, or a copy."""
     return frozen.content if frozen.plain else hand_out(frozen.content)
 
 
 def size_of(value: Value) -> int:
     """The bytes that `value` counts against limits; nothing is copied. Raises as `freeze` does.
 
-    Bytes, text (UTF-8), arrays and tensors count their bytes, other leaves 8 or more, containers and items 16 more, and
-    arrays and tensors in containers what their objects take (160 and 448).
+    Bytes, text (UTF-8), arrays and tensors count their bytes, other leaves 8 or more. Containers and their items count
+    16 more each, arrays and tensors in containers 160 and 448 more.
     """
-    tally = Tally()
-    walk(value, tally, 0, keep)
-    return tally.size
+    measured = Measure()
+    walk(value, measured, 0, keep)
+    return measured.size
 
 
 def text_size(text: str) -> int:
@@ -144,48 +143,48 @@ _LEAVES: Final[dict[type, Callable[[Any], int]]] = {
 }
 
 
-def walk(value: Any, tally: Tally, depth: int, take: Callable[[Any], Any]) -> Any:
-    """`value` with each leaf checked, counted and run through `take`, in new containers."""
+def walk(value: Any, measured: Measure, depth: int, take: Callable[[Any], Any]) -> Any:
+    """`value` in new containers, each leaf checked, counted and passed through `take`."""
     kind = type(value)
     measure = _LEAVES.get(kind)
     if measure is not None:
-        tally.size += measure(value)
+        measured.size += measure(value)
         return value
     # copied first: another thread may change the length of the caller's own
     if kind is list or kind is tuple:
         items = value[:]
-        tally.enter(len(items), depth)
-        return kind([walk(item, tally, depth + 1, take) for item in items])
+        measured.enter(len(items), depth)
+        return kind([walk(item, measured, depth + 1, take) for item in items])
     if kind is dict:
         pairs = value.copy()
-        tally.enter(len(pairs), depth)
-        return {_key(key, tally): walk(item, tally, depth + 1, take) for key, item in pairs.items()}
-    return _buffer(value, tally, depth, take)
+        measured.enter(len(pairs), depth)
+        return {_key(key, measured): walk(item, measured, depth + 1, take) for key, item in pairs.items()}
+    return _buffer(value, measured, depth, take)
 
 
-def _buffer(value: Any, tally: Tally, depth: int, take: Callable[[Any], Any]) -> Any:
+def _buffer(value: Any, measured: Measure, depth: int, take: Callable[[Any], Any]) -> Any:
     _buffer_size(value)
     taken = take(value)
     kind = type(taken)
-    if kind is _Held or kind is np.ndarray:
-        tally.size += len(taken.data) if kind is _Held else int(taken.nbytes)
+    if kind is _OwnedArray or kind is np.ndarray:
+        measured.size += len(taken.data) if kind is _OwnedArray else int(taken.nbytes)
         object_size, dimensions = _ARRAY, len(taken.shape)
     elif kind in (bytes, bytearray, memoryview):
-        tally.size += taken.nbytes if kind is memoryview else len(taken)
+        measured.size += taken.nbytes if kind is memoryview else len(taken)
         return taken
     else:
-        tally.size += int(taken.numel() * taken.element_size())
+        measured.size += int(taken.numel() * taken.element_size())
         object_size, dimensions = _TENSOR, taken.ndim
     if depth:
-        tally.size += object_size
-        tally.spread(dimensions, depth - 1)
+        measured.size += object_size
+        measured.spread(dimensions, depth - 1)
     return taken
 
 
-def _key(key: Any, tally: Tally) -> str:
+def _key(key: Any, measured: Measure) -> str:
     if type(key) is not str:
         raise TypeError(f"a dict with a key of type {type(key).__name__} cannot be cached; make its keys text")
-    tally.size += text_size(key)
+    measured.size += text_size(key)
     return key
 
 
@@ -226,7 +225,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _has_memory(tensor: Any) -> bool:
-    """Whether it is one block of numbers: not nested, and not what `vmap` and the like hand to a function."""
+    """Whether it is one block of memory: not nested, and not a stand-in such as `vmap` passes to a function."""
     if tensor.is_nested:
         return False
     try:
@@ -242,12 +241,12 @@ def tensor_kind(tensor: Any) -> str:
 
 
 def keep(value: Any) -> Any:
-    """What `walk` does to a leaf that is not copied."""
+    """For `walk`: the leaf itself."""
     return value
 
 
 def seen(value: Any) -> Any:
-    """What `walk` does to a leaf that is copied next: its shape and length stay, whatever becomes of the caller's."""
+    """For `walk`: the leaf with a shape and length of its own, to be copied next."""
     if type(value) is np.ndarray:
         return value.view()
     if type(value) in (bytearray, memoryview):
@@ -257,19 +256,19 @@ def seen(value: Any) -> Any:
 
 def _own(value: Any) -> Any:
     if type(value) is np.ndarray:
-        return _Held(value)
+        return _OwnedArray(value)
     if type(value) in (bytearray, memoryview):
         return bytes(value)
     return plain_tensor(value).clone(memory_format=_torch().contiguous_format)
 
 
 def _torch() -> Any:
-    # whoever holds a tensor has imported torch; the cache alone never does
+    # whoever has a tensor has imported torch; the cache itself never does
     return sys.modules["torch"]
 
 
 def plain_tensor(tensor: Any) -> Any:
-    """The tensor detached, contiguous, with nothing left to resolve, its truths 0 and 1; not always a copy."""
+    """The tensor detached, contiguous, conjugation and negation resolved, booleans as 0 and 1; not always a copy."""
     torch = _torch()
     plain = tensor.detach().resolve_conj().resolve_neg()
     if plain.dtype is torch.bool:
@@ -279,10 +278,10 @@ def plain_tensor(tensor: Any) -> Any:
 
 
 def hand_out(content: Any) -> Any:
-    """`thaw` for the content of a `Frozen`. No object in it is the store's own but immutable ones."""
+    """`thaw` for the content of a `Frozen`. It shares only immutable objects with the store."""
     kind = type(content)
-    if kind is _Held:
-        # over immutable bytes: nobody can make it writeable
+    if kind is _OwnedArray:
+        # over immutable bytes, so it cannot be made writeable
         return np.ndarray(content.shape, content.dtype, content.data)
     if kind in _LEAVES:
         return content

@@ -1,4 +1,4 @@
-"""Who goes when there is no room: small policies behind one protocol, found by name."""
+"""Which entry is evicted: small policies behind one protocol, found by name."""
 
 from collections.abc import Callable
 from random import Random
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def policy_maker(name: str, seed: int = 0) -> PolicyMaker:
-    """What makes the policy called `name`; those that draw share one generator of `seed`. `ConfigError` for no name."""
+    """What makes the policy called `name`; those that draw share one generator of `seed`. Raises `ConfigError`."""
     random = Random(seed).random
     makers: dict[str, PolicyMaker] = {
         "lru": Lru,
@@ -43,5 +43,5 @@ def policy_maker(name: str, seed: int = 0) -> PolicyMaker:
         "s3fifo": S3Fifo,
     }
     if name not in makers:
-        raise ConfigError(f"there is no cache policy {name!r}; use one of {', '.join(POLICIES)}")
+        raise ConfigError(f"unknown cache policy {name!r}; use one of {', '.join(POLICIES)}")
     return makers[name]

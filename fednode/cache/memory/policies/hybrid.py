@@ -5,21 +5,14 @@ from collections.abc import Iterable
 from itertools import islice
 from math import inf
 
-
-class _Use:
-    __slots__ = ("count", "key", "last")
-
-    def __init__(self, key: str, now: float) -> None:
-        self.key = key
-        self.count = 0
-        self.last = now
+from fednode.cache.memory.policies.protocol import Use
 
 
 class Hybrid:
-    """The lowest score among the `batch` least recently used goes; `age` is the time since the last use, in seconds.
+    """Evicts the lowest score among the `batch` least recently used; `age` is seconds since the last use.
 
-    `tau` is an age at which a score has halved, `weight` what one read adds. No constants suit all loads: on agent
-    sessions 1000 s loses up to 60 % of the hits of LRU. `Adaptive` is the same idea without them.
+    `tau` is the age at which a score has halved, `weight` what one read adds. No constants suit all loads: on agent
+    sessions a `tau` of 1000 s loses up to 60 % of the hits of LRU. `Adaptive` needs no constants.
     """
 
     def __init__(self, weight: float = 0.1, tau: float = 1_000.0, batch: int = 16) -> None:
@@ -31,26 +24,26 @@ class Hybrid:
         self.batch = batch
         self._weight = weight
         self._tau = tau
-        self._uses: OrderedDict[str, _Use] = OrderedDict()
+        self._uses: OrderedDict[str, Use] = OrderedDict()
 
-    def added(self, key: str, size: int, now: float) -> _Use:  # noqa: ARG002 - the protocol's
-        """Take the key as the most recent, with a count of 0."""
-        use = self._uses[key] = _Use(key, now)
+    def added(self, key: str, size: int, now: float) -> Use:
+        """Add the key as the most recent, with a count of 0."""
+        use = self._uses[key] = Use(key, size, now)
         return use
 
-    def used(self, marks: Iterable[_Use], now: float) -> None:
-        """Count one more and make it the most recent."""
+    def used(self, marks: Iterable[Use], now: float) -> None:
+        """Count one read more and make it the most recent."""
         for mark in marks:
             mark.count += 1
             mark.last = now
             self._uses.move_to_end(mark.key)
 
-    def removed(self, mark: _Use) -> None:
+    def removed(self, mark: Use) -> None:
         """Forget it."""
         del self._uses[mark.key]
 
     def victim(self, now: float) -> str | None:
-        """The lowest score of the tail; among equals the least recent."""
+        """Evict the lowest score of the least recent; among equals the least recent."""
         if not self._uses:
             return None
         weight, tau = self._weight, self._tau

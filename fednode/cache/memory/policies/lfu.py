@@ -3,38 +3,32 @@
 from collections import OrderedDict
 from collections.abc import Iterable
 
-
-class _Use:
-    __slots__ = ("count", "key")
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.count = 0
+from fednode.cache.memory.policies.protocol import Use
 
 
 class Lfu:
-    """The entry with the fewest reads goes, among equals the one that reached its count first. All steps O(1)."""
+    """Evicts the entry with the fewest reads, among equals the one that reached its count first. All steps O(1)."""
 
     def __init__(self) -> None:
         self.batch = 1
         self._by_count: dict[int, OrderedDict[str, None]] = {}
         self._least = 0
 
-    def added(self, key: str, size: int, now: float) -> _Use:  # noqa: ARG002 - the protocol's
-        """Take the key with a count of 0."""
-        use = _Use(key)
+    def added(self, key: str, size: int, now: float) -> Use:
+        """Add the key with a count of 0."""
+        use = Use(key, size, now)
         self._insert(use)
         self._least = 0
         return use
 
-    def used(self, marks: Iterable[_Use], now: float) -> None:  # noqa: ARG002 - the protocol's
-        """Count one more."""
+    def used(self, marks: Iterable[Use], now: float) -> None:  # noqa: ARG002 - the protocol's
+        """Count one read more."""
         for mark in marks:
             self.removed(mark)
             mark.count += 1
             self._insert(mark)
 
-    def removed(self, mark: _Use) -> None:
+    def removed(self, mark: Use) -> None:
         """Forget it."""
         keys = self._by_count[mark.count]
         del keys[mark.key]
@@ -42,7 +36,7 @@ class Lfu:
             del self._by_count[mark.count]
 
     def victim(self, now: float) -> str | None:  # noqa: ARG002 - the protocol's
-        """The first of the lowest count."""
+        """Evict the first of the lowest count."""
         if not self._by_count:
             return None
         keys = self._by_count.get(self._least)
@@ -54,7 +48,7 @@ class Lfu:
             del self._by_count[self._least]
         return key
 
-    def _insert(self, use: _Use) -> None:
+    def _insert(self, use: Use) -> None:
         keys = self._by_count.get(use.count)
         if keys is None:
             keys = self._by_count[use.count] = OrderedDict()

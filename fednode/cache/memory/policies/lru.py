@@ -5,14 +5,14 @@ from collections.abc import Iterable
 
 
 class Lru:
-    """The entry longest unread goes; reading and writing both count as a use."""
+    """Evicts the least recently used entry; reading and writing both count as a use."""
 
     def __init__(self) -> None:
         self.batch = 1
         self._order: OrderedDict[str, None] = OrderedDict()
 
     def added(self, key: str, size: int, now: float) -> str:  # noqa: ARG002 - the protocol's
-        """Take the key as the most recent."""
+        """Add the key as the most recent."""
         self._order[key] = None
         return key
 
@@ -27,5 +27,5 @@ class Lru:
         del self._order[mark]
 
     def victim(self, now: float) -> str | None:  # noqa: ARG002 - the protocol's
-        """The least recent."""
+        """Evict the least recent."""
         return self._order.popitem(last=False)[0] if self._order else None

@@ -1,24 +1,24 @@
-"""What a policy is: it says which entry goes, and sees of the entries their keys, sizes and times only."""
+"""What an eviction policy is: it chooses which entry goes, and sees only keys, sizes and times, never values."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias
 
 Mark: TypeAlias = Any
-"""What a policy keeps of one entry. The cache hands it back and looks into it no further."""
+"""What a policy keeps of one entry. The cache only hands it back."""
 
 
 class Policy(Protocol):
-    """Chooses victims among the entries it was told of; pinned entries are never shown to it.
+    """Chooses victims among the entries it was given; it never sees pinned ones.
 
-    `now` is in seconds on the cache's clock. Not thread-safe: the cache calls it under its own lock. Each mark that
-    `added` returned is valid until `removed` was given it, or `victim` chose its key.
+    `now` is seconds on the cache's clock. Not thread-safe: the cache calls it under its own lock. A mark that `added`
+    returned is valid until it is passed to `removed`, or `victim` returns its key.
     """
 
     batch: int
-    """How many candidates a victim is chosen from; without meaning for a policy whose order alone says who goes."""
+    """How many candidates a victim is chosen from; ignored by policies that keep a strict order."""
 
     def added(self, key: str, size: int, now: float) -> Mark:
-        """An entry of `size` bytes came, under a key that the policy does not hold; its count of uses is 0."""
+        """An entry of `size` bytes was added under a new key; its count of uses is 0."""
         ...
 
     def used(self, marks: Iterable[Mark], now: float) -> None:
@@ -26,9 +26,22 @@ class Policy(Protocol):
         ...
 
     def removed(self, mark: Mark) -> None:
-        """The entry expired, was deleted, or makes way for a new value under its key."""
+        """The entry expired, was deleted, or is replaced by a new value."""
         ...
 
     def victim(self, now: float) -> str | None:
-        """The key that has to go, which the policy has then forgotten; None if it holds nothing."""
+        """Choose a key to evict and forget it; None if there is no entry."""
         ...
+
+
+class Use:
+    """The mark of policies that count: an entry's reads, the time of the last one, and its place in the policy."""
+
+    __slots__ = ("count", "key", "last", "place", "size")
+
+    def __init__(self, key: str, size: int, now: float, place: int = 0) -> None:
+        self.key = key
+        self.size = size
+        self.count = 0
+        self.last = now
+        self.place = place

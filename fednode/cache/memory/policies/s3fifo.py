@@ -7,55 +7,49 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
+from fednode.cache.memory.policies.protocol import Use
+
+_NEW, _MAIN = 0, 1
+"""The places of an entry: the small queue of newcomers, or the main queue."""
 _COUNT: Final = 3
 _SMALL: Final = 0.1
-"""The share of the bytes held that the queue of newcomers may have before it has to give."""
+"""The share of the bytes that the queue of newcomers may have before entries go from there."""
 _PROMOTED: Final = 2
-"""Reads in the small queue that take an entry to the main one."""
-
-
-class _Use:
-    __slots__ = ("count", "key", "main", "size")
-
-    def __init__(self, key: str, size: int, *, main: bool) -> None:
-        self.key = key
-        self.size = size
-        self.count = 0
-        self.main = main
+"""Reads in the small queue that move an entry to the main one."""
 
 
 class S3Fifo:
-    """Newcomers that nobody reads go soon; keys that come back after that go to the main queue at once.
+    """Evicts newcomers that nobody reads soon; a key that comes back after that goes to the main queue at once.
 
-    The keys of those that went are remembered, as many as there are entries.
+    It remembers as many evicted keys as there are entries.
     """
 
     def __init__(self) -> None:
         self.batch = 1
-        self._small: OrderedDict[str, _Use] = OrderedDict()
-        self._main: OrderedDict[str, _Use] = OrderedDict()
+        self._small: OrderedDict[str, Use] = OrderedDict()
+        self._main: OrderedDict[str, Use] = OrderedDict()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._small_bytes = 0
         self._bytes = 0
 
-    def added(self, key: str, size: int, now: float) -> _Use:  # noqa: ARG002 - the protocol's
-        """Queue the key as a newcomer, or in the main queue if it went from the small one not long ago."""
-        # a byte more: a queue of empty values has a length too
-        use = _Use(key, size + 1, main=key in self._gone)
+    def added(self, key: str, size: int, now: float) -> Use:
+        """Queue the key as a newcomer, or in the main queue if it was evicted from the small one not long ago."""
+        # one byte more, so that a queue of empty values has a length
+        use = Use(key, size + 1, now, _MAIN if key in self._gone else _NEW)
         self._gone.pop(key, None)
         self._queue(use)
         self._bytes += use.size
         return use
 
-    def used(self, marks: Iterable[_Use], now: float) -> None:  # noqa: ARG002 - the protocol's
-        """Count one more, up to the cap."""
+    def used(self, marks: Iterable[Use], now: float) -> None:  # noqa: ARG002 - the protocol's
+        """Count one read more, up to the cap."""
         for mark in marks:
             if mark.count < _COUNT:
                 mark.count += 1
 
-    def removed(self, mark: _Use) -> None:
+    def removed(self, mark: Use) -> None:
         """Forget it."""
-        if mark.main:
+        if mark.place == _MAIN:
             del self._main[mark.key]
         else:
             del self._small[mark.key]
@@ -63,7 +57,7 @@ class S3Fifo:
         self._bytes -= mark.size
 
     def victim(self, now: float) -> str | None:  # noqa: ARG002 - the protocol's
-        """The oldest newcomer nobody came back to, or the oldest of the main queue that was not read since."""
+        """Evict the oldest newcomer that was hardly read, or the oldest of the main queue not read since."""
         while self._small or self._main:
             if self._small and (self._small_bytes > _SMALL * self._bytes or not self._main):
                 use = self._from_small()
@@ -74,11 +68,11 @@ class S3Fifo:
                 return use.key
         return None
 
-    def _from_small(self) -> _Use | None:
+    def _from_small(self) -> Use | None:
         key, use = self._small.popitem(last=False)
         self._small_bytes -= use.size
         if use.count >= _PROMOTED:
-            use.main, use.count = True, 0
+            use.place, use.count = _MAIN, 0
             self._queue(use)
             return None
         self._gone[key] = None
@@ -86,7 +80,7 @@ class S3Fifo:
             self._gone.popitem(last=False)
         return use
 
-    def _from_main(self) -> _Use | None:
+    def _from_main(self) -> Use | None:
         key, use = self._main.popitem(last=False)
         if use.count:
             use.count -= 1
@@ -94,8 +88,8 @@ class S3Fifo:
             return None
         return use
 
-    def _queue(self, use: _Use) -> None:
-        if use.main:
+    def _queue(self, use: Use) -> None:
+        if use.place == _MAIN:
             self._main[use.key] = use
         else:
             self._small[use.key] = use
