@@ -375,9 +375,7 @@ def test_a_tensor_is_read_whatever_device_is_the_default() -> None:
 
 
 def test_a_tensor_where_there_is_no_torch_is_no_damage() -> None:
-    assert _read_where("sys.modules['torch'] = None").startswith(
-        "StoreError the cached value is a tensor"
-    )
+    assert _read_where("sys.modules['torch'] = None").startswith("StoreError the cached value is a tensor")
 
 
 @pytest.mark.parametrize(
