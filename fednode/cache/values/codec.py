@@ -115,7 +115,7 @@ def _parsed(tree: bytes) -> Any:
 
 
 def _check_parts(tree: bytes) -> None:
-    """Raise `Undecodable` for a tree of too many parts before it is built: an empty list of 3 bytes takes 56 and more."""
+    """Raise `Undecodable` for too many parts before the tree is built: an empty list of 3 bytes takes 56 and more."""
     openings, commas = _parts(tree, 0, len(tree))
     if openings > _OPENINGS or commas > _COMMAS:
         # those in text do not count; most trees never come here
