@@ -98,6 +98,6 @@ def test_a_number_longer_than_any_is_no_member():
 
 
 def test_a_kind_that_is_like_no_other_gets_the_list_and_no_guess():
-    with pytest.raises(ValueError, match="'foo' is no kind of fault, which are lost-before-upload, ") as refused:
+    with pytest.raises(ValueError, match=r"'foo'.*lost-before-upload, ") as refused:
         parse_fault("foo@3:client-04")
     assert "did you mean" not in str(refused.value)

@@ -90,98 +90,71 @@ def test_defaults_need_no_source_at_all():
 
 
 @pytest.mark.parametrize(
-    ("variables", "flags", "sentence"),
+    ("variables", "flags", "named"),
     [
-        ({"FEDNODE_CLINETS": "3"}, {}, "FEDNODE_CLINETS sets nothing; did you mean FEDNODE_CLIENTS?"),
-        ({"FEDNODE_clients": "3"}, {}, "FEDNODE_clients sets nothing; did you mean FEDNODE_CLIENTS?"),
-        ({"FEDNODE_CLIENTS": "3x"}, {}, "FEDNODE_CLIENTS: '3x' is not a whole number"),
-        ({}, {"min_survivers": "3"}, "--min-survivers sets nothing; did you mean --min-survivors?"),
-        (
-            {"FEDNODE_BUILD_SYSTEM": "3"},
-            {},
-            "FEDNODE_BUILD_SYSTEM sets nothing; `fednode run --help` lists all settings",
-        ),
-        ({}, {"scheme": "xyz"}, "--scheme: 'xyz' is not one of ring, bfv"),
-        ({}, {"clients": "0"}, "--clients: '0' is too small: it must be at least 2"),
-        ({}, {"clients": "20.5"}, "--clients: '20.5' is not a whole number"),
-        ({}, {"clients": True}, "--clients: true and false are not numbers"),
-        ({}, {"epsilon": "nan"}, "--epsilon: 'nan' is not a finite number"),
-        ({}, {"epsilon": "-inf"}, "--epsilon: '-inf' is not a finite number"),
-        ({}, {"epsilon": "0"}, "--epsilon: '0' is too small: it must be greater than 0.0"),
-        ({}, {"delta": "1"}, "--delta: '1' is too large: it must be less than 1.0"),
-        ({}, {"engine": "flwr"}, "--engine: 'flwr' is not one of inproc, flower; did you mean 'flower'?"),
-        ({}, {"scheme": "rinq"}, "--scheme: 'rinq' is not one of ring, bfv; did you mean 'ring'?"),
-        ({}, {"data": ""}, "--data: '' is empty"),
+        ({"FEDNODE_CLINETS": "3"}, {}, ("FEDNODE_CLINETS", "FEDNODE_CLIENTS?")),
+        ({"FEDNODE_clients": "3"}, {}, ("FEDNODE_clients", "FEDNODE_CLIENTS?")),
+        ({"FEDNODE_CLIENTS": "3x"}, {}, ("FEDNODE_CLIENTS", "'3x'")),
+        ({}, {"min_survivers": "3"}, ("--min-survivers", "--min-survivors?")),
+        ({"FEDNODE_BUILD_SYSTEM": "3"}, {}, ("FEDNODE_BUILD_SYSTEM", "fednode run --help")),
+        ({}, {"scheme": "xyz"}, ("--scheme", "'xyz'", "ring, bfv")),
+        ({}, {"clients": "0"}, ("--clients", "'0'", "at least 2")),
+        ({}, {"clients": "20.5"}, ("--clients", "'20.5'")),
+        ({}, {"clients": True}, ("--clients", "true and false")),
+        ({}, {"epsilon": "nan"}, ("--epsilon", "'nan'", "finite")),
+        ({}, {"epsilon": "-inf"}, ("--epsilon", "'-inf'", "finite")),
+        ({}, {"epsilon": "0"}, ("--epsilon", "'0'", "greater than 0.0")),
+        ({}, {"delta": "1"}, ("--delta", "'1'", "less than 1.0")),
+        ({}, {"engine": "flwr"}, ("--engine", "'flwr'", "inproc, flower", "'flower'?")),
+        ({}, {"scheme": "rinq"}, ("--scheme", "'rinq'", "'ring'?")),
+        ({}, {"data": ""}, ("--data", "''")),
     ],
 )
-def test_a_wrong_name_or_value_is_one_sentence_with_its_source(variables, flags, sentence):
+def test_a_wrong_name_or_value_is_one_sentence_with_its_source(variables, flags, named):
     with pytest.raises(ConfigError) as caught:
         resolve(None, variables, flags)
-    assert str(caught.value) == sentence
-
-
-def test_a_wrong_key_in_the_file_is_named_with_its_line(tmp_path):
-    path = tmp_path / "fednode.toml"
-    path.write_text("# a comment\nrounds = 3\n\nclinets = 4\n")
-    with pytest.raises(ConfigError) as caught:
-        resolve(path, {}, {})
-    assert str(caught.value) == f"{path} line 4, clinets: unknown setting 'clinets'; did you mean 'clients'?"
-
-
-def test_a_wrong_value_in_the_file_is_named_with_its_line(tmp_path):
-    path = tmp_path / "fednode.toml"
-    path.write_text('rounds = 3\nclients = "many"\n')
-    with pytest.raises(ConfigError) as caught:
-        resolve(path, {}, {})
-    assert str(caught.value) == f"{path} line 2, clients: 'many' is not a whole number"
+    sentence = str(caught.value)
+    assert [part for part in named if part not in sentence] == [] and "\n" not in sentence
+    assert ("did you mean" in sentence) == named[-1].endswith("?")
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"clients = \n", "is not valid TOML"), (b"\xff\xfe", "is not UTF-8"), (b"[run]\nclients = 3\n", "line 1, run")],
+    ("content", "named"),
+    [
+        (b"# a comment\nrounds = 3\n\nclinets = 4\n", "line 4, clinets.*'clients'"),
+        (b'rounds = 3\nclients = "many"\n', "line 2, clients.*'many'"),
+        (b"[run]\nclients = 3\n", "line 1, run"),
+        (b"build-system = 4\n", "'build-system'; `fednode run --help`"),
+        (b"clients = \n", "TOML"),
+        (b"\xff\xfe", "UTF-8"),
+        (None, "No such file"),
+    ],
 )
-def test_a_broken_file_is_refused(tmp_path, content, words):
+def test_a_wrong_file_is_named_with_its_line(tmp_path, content, named):
     path = tmp_path / "fednode.toml"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=words):
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"fednode\.toml.*{named}"):
         resolve(path, {}, {})
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file"):
-        resolve(tmp_path / "nowhere.toml", {}, {})
 
 
 def test_a_contradiction_names_both_settings_and_their_sources():
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"4 .*3 holders.*2 to 3.*\(set by --threshold; FEDNODE_HOLDERS\)"):
         resolve(None, {"FEDNODE_HOLDERS": "3"}, {"threshold": "4"})
-    sentence = (
-        "threshold is 4 but there are only 3 holders: no sum could ever be opened; set threshold to "
-        "anything from 2 to 3, or holders to 4 or more"
-    )
-    assert str(caught.value) == f"{sentence} (set by --threshold; FEDNODE_HOLDERS)"
-
-
-def test_a_key_that_is_like_no_setting_gets_no_guess(tmp_path):
-    path = tmp_path / "fednode.toml"
-    path.write_text("build-system = 4\n")
-    with pytest.raises(ConfigError, match="unknown setting 'build-system'; `fednode run --help` lists all settings"):
-        resolve(path, {}, {})
 
 
 @pytest.mark.parametrize(
-    ("flags", "advice"),
+    ("flags", "raised", "lowered"),
     [
-        ({"clients": "2"}, "raise clients and min_survivors to 3 or more, or lower assumed_colluders to 0"),
-        ({"min_survivors": "2"}, "raise min_survivors to 3 or more, or lower assumed_colluders to 0"),
-        (
-            {"assumed_colluders": "19"},
-            "raise clients and min_survivors to 21 or more, or lower assumed_colluders to 13",
-        ),
+        ({"clients": "2"}, "clients and min_survivors to 3", 0),
+        ({"min_survivors": "2"}, "raise min_survivors to 3", 0),
+        ({"assumed_colluders": "19"}, "clients and min_survivors to 21", 13),
     ],
 )
-def test_too_few_honest_survivors_are_refused_with_the_setting_to_change(flags, advice):
-    with pytest.raises(ConfigError, match="min_survivors - assumed_colluders must be 2 or more") as caught:
+def test_too_few_honest_survivors_are_refused_with_the_setting_to_change(flags, raised, lowered):
+    (name,) = flags
+    with pytest.raises(ConfigError) as caught:
         resolve(None, {}, flags)
-    named = "--" + next(iter(flags)).replace("_", "-")
-    assert advice in str(caught.value) and str(caught.value).endswith(f"(set by {named})")
+    sentence = str(caught.value)
+    assert raised in sentence and f"assumed_colluders to {lowered} " in sentence
+    assert sentence.endswith(f"(set by --{name.replace('_', '-')})")

@@ -42,14 +42,14 @@ def test_banking77_reads_quoted_line_breaks(tmp_path):
 
 
 def test_banking77_without_its_folder_says_where_it_comes_from(tmp_path):
-    with pytest.raises(DataError, match=r"PolyAI-LDN/task-specific-datasets, CC BY 4.0. Pass the folder as --data-dir"):
+    with pytest.raises(DataError, match=r"PolyAI-LDN/task-specific-datasets.*--data-dir"):
         load("banking77")
-    with pytest.raises(DataError, match=r"train\.csv is missing"):
+    with pytest.raises(DataError, match=r"train\.csv"):
         load("banking77", tmp_path)
 
 
 def test_unknown_name_says_what_there_is():
-    with pytest.raises(DataError, match="'support', 'banking77' or the path of a CSV file"):
+    with pytest.raises(DataError, match="'support', 'banking77'"):
         load("bankng77")
 
 
@@ -60,22 +60,22 @@ def test_unknown_name_says_what_there_is():
         (" \n\n", "is empty"),
         (
             "text,intent\na,b\n",
-            r"no column 'label', its columns are text, intent; name the right one with --label-column",
+            "'label'.* text, intent.*--label-column",
         ),
-        ("said,label\na,b\n", r"no column 'text', its columns are said, label; name the right one with --text-column"),
-        ("text;label\na;b\n", "has semicolons between its columns; save it as comma-separated values"),
-        ("text\tlabel\na\tb\n", "has tabs between its columns; save it as comma-separated values"),
+        ("said,label\na,b\n", "'text'.* said, label.*--text-column"),
+        ("text;label\na;b\n", "semicolons"),
+        ("text\tlabel\na\tb\n", "tabs"),
         ("text,label\n", "no records below its header"),
-        ("text,label\na,x\n ,y\n", "line 3: the text or the label is empty"),
-        ("text,label\na,x\nb\n", "line 3: the text or the label is empty"),
-        ("text,label\na,x\nb,c,y\n", "line 3: more fields than columns"),
-        ('text,label\na,x\n"b,y\nc,y\n', "line 3: not a CSV record"),
-        ('text,label\n"a\nb",x\n"c"d,y\n', "line 4: not a CSV record"),
-        ('text,label\n"a\nb",x\n"c\nd",\n', "line 4: the text or the label is empty"),
-        (f"text,label\na,x\n{'b' * 140_000},y\n", "line 3: a field is longer than 131,072 characters"),
+        ("text,label\na,x\n ,y\n", "line 3:.*empty"),
+        ("text,label\na,x\nb\n", "line 3:.*empty"),
+        ("text,label\na,x\nb,c,y\n", "line 3:.*fields"),
+        ('text,label\na,x\n"b,y\nc,y\n', "line 3:.*CSV"),
+        ('text,label\n"a\nb",x\n"c"d,y\n', "line 4:.*CSV"),
+        ('text,label\n"a\nb",x\n"c\nd",\n', "line 4:.*empty"),
+        (f"text,label\na,x\n{'b' * 140_000},y\n", "line 3:.*131,072"),
         ("text,label,text\na,x,b\n", "2 columns 'text'"),
         ("label,text,label\nx,a,y\n", "2 columns 'label'"),
-        (b"text,label\na,x\nb\xff,y\n", "line 3: byte 0xff is not UTF-8"),
+        (b"text,label\na,x\nb\xff,y\n", "line 3:.*0xff"),
         ("text,label\na,x\nb,x\n", "one label only"),
     ],
 )
@@ -85,7 +85,7 @@ def test_bad_files_get_one_clear_sentence(tmp_path, content, says):
 
 
 def test_missing_file_and_folder_are_data_errors(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match=r"none\.csv"):
         load(str(tmp_path / "none.csv"))
     with pytest.raises(DataError, match="cannot be read"):
         load_csv(tmp_path, CsvLayout())
@@ -94,7 +94,7 @@ def test_missing_file_and_folder_are_data_errors(tmp_path):
 def test_test_part_with_a_label_nobody_trains_is_refused(tmp_path):
     write(tmp_path / "train.csv", BANK)
     write(tmp_path / "test.csv", BANK + "x,never_seen\n")
-    with pytest.raises(DataError, match="'never_seen' is in the test part only"):
+    with pytest.raises(DataError, match="never_seen"):
         load("banking77", tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_any_bytes_are_records_or_one_sentence_that_names_the_file(tmp_path_fact
 
 
 def test_test_share_outside_0_and_1_is_refused():
-    with pytest.raises(ConfigError, match="share between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"1\.0"):
         CsvLayout(test_share=1.0)
 
 
@@ -156,7 +156,7 @@ def test_another_seed_holds_other_records_out(tmp_path):
 def test_a_column_that_no_setting_names_is_not_to_be_named(tmp_path):
     for part in ("train.csv", "test.csv"):
         write(tmp_path / part, "text,intent\na,b\n")
-    with pytest.raises(DataError, match=r"no column 'category'.*use the published file"):
+    with pytest.raises(DataError, match="'category'"):
         load("banking77", tmp_path)
 
 
@@ -178,7 +178,7 @@ def test_what_this_user_may_not_read_is_a_data_error_that_says_so(tmp_path, monk
         raise PermissionError(13, "Permission denied", str(self))
 
     monkeypatch.setattr(Path, step, refuse)
-    with pytest.raises(DataError, match="cannot be read: Permission denied; name a file that this user may read"):
+    with pytest.raises(DataError, match="Permission denied"):
         load_it(tmp_path)
 
 
