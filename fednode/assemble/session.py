@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from fednode.assemble.study import Arrays, Evaluator
 from fednode.clock import Clock, SkippingClock, SystemClock
 from fednode.driver import Channel, Node, RoundOutcome, Task
 from fednode.errors import FednodeError
-from fednode.live import SOCKET_NAME, LiveView, Tuned
+from fednode.live import SOCKET_NAME, LiveView, Tuned, metrics_served
 from fednode.observer import Observer, RoundProgress, StopFlag
 from fednode.privacy import Ledger
 from fednode.protocol.cohort import Cohort
@@ -122,11 +122,14 @@ class Session:
     @contextmanager
     def _stores(self) -> Iterator[Stores]:
         """The stores of updates and model, which the live view shows as long as they are open."""
-        with (
-            open_stores(self.plan, self.run_id, self.folder, self.environment.clock) as stores,
-            # the machine's clock: on one that skips, a client of the live view would be too late at once
-            LiveView(self.folder / SOCKET_NAME, stores.views(), SystemClock(), self.tuned.append),
-        ):
+        with ExitStack() as stack:
+            stores = stack.enter_context(open_stores(self.plan, self.run_id, self.folder, self.environment.clock))
+            views, metrics = stores.views(), self.plan.settings.metrics
+            # the machine's clock: changes are dated
+            stack.enter_context(LiveView(self.folder / SOCKET_NAME, views, SystemClock(), self.tuned.append))
+            if metrics is not None:
+                port = stack.enter_context(metrics_served(metrics, self.run_id, views))
+                log.info("metrics are served at http://%s:%d/metrics", metrics.rpartition(":")[0], port)
             yield stores
 
     def _train(self, grid: "Grid", node: Callable[[Channel], Node], ledger: Ledger, evaluator: Evaluator) -> None:

@@ -3,7 +3,7 @@
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,11 @@ from fednode.errors import ConfigError
 
 if TYPE_CHECKING:
     from fednode.live import LiveNode
+    from fednode.live.schema import FoundValue, KnobsAnswer
 
 cache_app = typer.Typer(
-    help="Look at the caches of a running node, and tune them. RUN is the folder of its run; without it, the newest in "
-    "./runs that is running.",
+    help="Look at the caches of a running node, and tune them. RUN is the folder of its run; without it, the newest "
+    "running one in ./runs.",
     no_args_is_help=True,
 )
 
@@ -29,8 +30,8 @@ def stats_command(
     run: _Run = None,
     prometheus: Annotated[bool, typer.Option("--prometheus", help="As Prometheus reads it.")] = False,
 ) -> None:
-    """Hit ratio, evictions, expiries, refusals, pinned bytes, invalidations: what each store holds and has done."""
-    from fednode.live.prometheus import exposition
+    """What each store holds, and its counts: hits, loads, evictions, expiries, refusals, invalidations."""
+    from fednode.live.metrics import exposition
     from fednode.live.render import stats_lines
 
     with _node(run) as node:
@@ -51,7 +52,7 @@ def get_command(
         Path | None, typer.Option("--out", metavar="FILE", help="Save the value; never what is sealed.")
     ] = None,
 ) -> None:
-    """What is under KEY: kind, size, SHA-256 of what --out saves. The value itself is not shown.
+    """The value under KEY: its kind, size and SHA-256. The value itself is not shown, but --out saves it.
 
     --out writes bytes as they are, text as UTF-8, arrays as .npy, anything else as the cache's own form.
     """
@@ -79,11 +80,11 @@ def keys_command(
 ) -> None:
     """The keys that the node holds, each with its store."""
     with _node(run) as node:
-        found, more = node.keys(prefix, limit, store or "")
-    for name, key in found:
+        found = node.keys(prefix, limit, store or "")
+    for name, key in found.keys:
         _say(f"{name}  {key}")
-    if more:
-        typer.echo(f"fednode: there are more than these {len(found)}; give --limit or --prefix", err=True)
+    if found.more:
+        typer.echo(f"fednode: there are more than these {len(found.keys)}; give --limit or --prefix", err=True)
 
 
 @cache_app.command("tune")
@@ -94,25 +95,25 @@ def tune_command(
         typer.Option("--set", metavar="STORE.NAME=VALUE", help="Change a number while the node runs; repeat the flag."),
     ] = None,
 ) -> None:
-    """Change limits, eviction batch, jitter or staleness of a running node; without --set, show what can be changed.
+    """Change limits, lives or staleness while a node runs; without --set, show what can be changed.
 
-    All changes are checked, as at the start; then all are made, and written into the run's log and report, or none.
+    All changes are checked first. Then all are made, and written into the run's log and report, or none.
     """
     wanted = [_change(one) for one in change or ()]
     with _node(run) as node:
         if not wanted:
-            _show_knobs(*node.knobs())
+            _show_knobs(node.knobs())
             return
-        for name, knob, old, new in node.tune(wanted):
+        for name, knob, old, new in node.tune(wanted).made:
             _say(f"{name}.{knob}: {_number(old)} -> {_number(new)}")
 
 
-def _show_knobs(knobs: list[list[Any]], fixed: list[str]) -> None:
-    rows = [(f"{name}.{knob} = {_number(value)}", f"{means}: {span}") for name, knob, value, means, span in knobs]
+def _show_knobs(found: "KnobsAnswer") -> None:
+    rows = [(f"{name}.{knob} = {_number(value)}", f"{means}: {span}") for name, knob, value, means, span in found.knobs]
     width = max((len(what) for what, _ in rows), default=0)
-    for what, words in rows:
-        _say(f"{what:<{width}}  {words}")
-    for name in fixed:
+    for what, meaning in rows:
+        _say(f"{what:<{width}}  {meaning}")
+    for name in found.fixed:
         _say(f"{name}: nothing to change while the node runs")
 
 
@@ -123,14 +124,14 @@ def _node(run: Path | None) -> "LiveNode":
     newest, *others = live_runs(run)
     if others:
         named = ", ".join(str(other) for other in others)
-        words = f"fednode: this is {newest}, the newest that is running; others are running too: {named}"
-        typer.echo(visible(words), err=True)
+        sentence = f"fednode: this is {newest}, the newest that is running; others are running too: {named}"
+        typer.echo(visible(sentence), err=True)
     return LiveNode(newest)
 
 
 def _require_new(out: Path) -> None:
     if out.exists():
-        raise ConfigError(f"{out} is there already; name a new file")
+        raise ConfigError(f"{out} exists already; name a new file")
     if not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent}; make it, or name a file in one that exists with --out")
     if not os.access(out.parent, os.W_OK | os.X_OK):
@@ -138,21 +139,21 @@ def _require_new(out: Path) -> None:
 
 
 def _change(text: str) -> tuple[str, str, float]:
-    place, _, value = text.partition("=")
-    store, _, name = place.strip().partition(".")
+    knob, _, value = text.partition("=")
+    store, _, name = knob.strip().partition(".")
     try:
         number = float(value)
     except ValueError:
         number = math.nan
     if not store or not name or not math.isfinite(number):
-        raise ConfigError(f"--set takes STORE.NAME=VALUE, such as parameters.jitter=0.2; '{text}' is not so")
+        raise ConfigError(f"--set takes STORE.NAME=VALUE, such as downloads.jitter=0.2, not '{text}'")
     return store, name, number
 
 
-def _only(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _only(found: "list[FoundValue]") -> "FoundValue":
     if len(found) > 1:
-        names = ", ".join(str(each["store"]) for each in found)
-        raise ConfigError(f"several stores have this key ({names}): say which with --store")
+        names = ", ".join(each.store for each in found)
+        raise ConfigError(f"several stores have this key ({names}): name one with --store")
     return found[0]
 
 

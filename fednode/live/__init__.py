@@ -1,12 +1,12 @@
-"""A running node, looked at from outside: a Unix socket in the run's folder, and what is asked and answered there.
+"""The live view of a running node: a Unix socket in the run's folder, and the requests and answers on it.
 
-`LiveView` serves it from the node, `LiveNode` asks from a command. Nothing asked here can hurt the run; nothing of a
-sealed update but its size and digest leaves the node.
+`LiveView` serves it from the node, `LiveNode` asks from a command; `metrics_served` is for Prometheus. No request can
+end the run, and of a sealed update only size and digest leave the node.
 """
 
 from fednode.live.client import LiveNode, live_runs
 from fednode.live.knobs import Knob, Limited, guard_knobs, limit_knobs, memory_knobs
-from fednode.live.prometheus import exposition
+from fednode.live.metrics import exposition, metrics_served
 from fednode.live.server import SOCKET_NAME, LiveView
 from fednode.live.stats import Extras, Inspectable, StoreStats, StoreView, Tuned
 
@@ -26,4 +26,5 @@ __all__ = [
     "limit_knobs",
     "live_runs",
     "memory_knobs",
+    "metrics_served",
 ]

@@ -1,4 +1,4 @@
-"""What a cached value is, and the file that it becomes."""
+"""The facts of a cached value, and its form as a file."""
 
 import io
 import sys
@@ -39,7 +39,7 @@ def file_of(value: Value) -> bytes:
 
 
 def contents_of(value: Value) -> tuple[Contents, bytes]:
-    """What `value` is, and its file."""
+    """The facts of `value`, and its file."""
     file = file_of(value)
     tensor = _is_tensor(value)
     dtype: str | None = None
@@ -60,7 +60,7 @@ def _array(value: Value) -> Any:
     try:
         return tensor.numpy()
     except TypeError:
-        # numpy has no such dtype (bfloat16): the general form has
+        # numpy has no such dtype (bfloat16): it gets the general form
         return None
 
 

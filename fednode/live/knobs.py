@@ -1,5 +1,4 @@
-"""What may be changed while a node runs: a name, how to read it, how to set it. What cannot work is refused as at the
-start, by the same check."""
+"""What may be changed while a node runs. A value that cannot work is refused by the same check as at the start."""
 
 import math
 from collections.abc import Callable
@@ -13,22 +12,22 @@ from fednode.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One number of a store. `write` raises `ConfigError` for what cannot work, and has then changed nothing."""
+    """One number of a store. Where `write` raises `ConfigError` it has changed nothing."""
 
     name: str
     read: Callable[[], float]
     write: Callable[[float], None]
     whole: bool = False
-    """Whether it is a whole number; `write` and `check` are then given an int."""
+    """Whether it is a whole number; `write` and `check` then take an int."""
 
     check: Callable[[float], None] = lambda _: None
-    """Raises `ConfigError` for what it cannot be, as things are, and changes nothing."""
+    """Raises `ConfigError` for a value that it cannot have now; changes nothing."""
     means: str = ""
-    """What it is, with its unit."""
+    """What it means, with its unit."""
     span: str = ""
-    """What it may be."""
-    limits_of: "Limited | Tunable | None" = None
-    """The cache of whose limits it is one, by the same name: several of them are changed at once."""
+    """Its range, for people."""
+    limits_of: "Limited | None" = None
+    """The cache whose limit it is: several limits of one cache are changed at once."""
 
     def typed(self, value: float) -> float:
         """`value` as `write` takes it."""
@@ -37,11 +36,11 @@ class Knob:
     def require(self, value: float) -> None:
         """Raise `ConfigError` unless it may be `value` now; nothing is changed."""
         if not math.isfinite(value) or (self.whole and value != int(value)):
-            raise ConfigError(f"{self.name} takes a {'whole' if self.whole else 'finite'} number; {value:g} is none")
+            raise ConfigError(f"{self.name} takes a {'whole' if self.whole else 'finite'} number, not {value:g}")
         self.check(self.typed(value))
 
     def turn(self, value: float) -> tuple[float, float]:
-        """Set it; what it was and what it is. Raises `ConfigError`."""
+        """Set it; returns the old and the new value. Raises `ConfigError`."""
         self.require(value)
         old = self.read()
         self.write(self.typed(value))
@@ -57,20 +56,15 @@ class Limited(Protocol):
         ...
 
     def tune(self, limits: Limits) -> None:
-        """Take others. Raises `ConfigError`."""
+        """Take other limits. Raises `ConfigError`."""
         ...
 
 
-class Tunable(Protocol):
-    """A cache whose limits and eviction batch may change while it is used, as `MemoryBackend`."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits now."""
-        ...
+class Tunable(Limited, Protocol):
+    """A cache whose eviction batch may change too, as `MemoryBackend`."""
 
     def tune(self, limits: Limits | None = None, batch: int | None = None) -> None:
-        """Take others. Raises `ConfigError`."""
+        """Take other limits, or another batch. Raises `ConfigError`."""
         ...
 
 
@@ -93,21 +87,20 @@ def guard_knobs(guard: Guarded) -> tuple[Knob, ...]:
 
 
 def memory_knobs(memory: Tunable, batch: int, least: Limits | None = None) -> tuple[Knob, ...]:
-    """`entries`, `total_bytes`, `value_bytes` and `eviction_batch` of a cache; `batch` is what the last one is now.
+    """`entries`, `total_bytes`, `value_bytes` and `eviction_batch` of a cache, whose batch is `batch` now.
 
-    No limit goes below that in `least`: what the work that is going on needs.
+    No limit goes below that in `least`, which is what the run needs.
     """
     return (*limit_knobs(memory, least), _eviction_batch(memory, batch))
 
 
-def limit_knobs(cache: Limited | Tunable, least: Limits | None = None) -> tuple[Knob, ...]:
+def limit_knobs(cache: Limited, least: Limits | None = None) -> tuple[Knob, ...]:
     """`entries`, `total_bytes` and `value_bytes` of a cache, none below that in `least`."""
     return tuple(_limit(cache, name, 1 if least is None else getattr(least, name)) for name in _LIMITS)
 
 
 def _setting(guard: Guarded, name: str) -> Knob:
     def wanted(value: float) -> GuardSettings:
-        # replace() is not told of the types that a name has
         return replace(guard.settings, **{name: value})  # type: ignore[arg-type]
 
     def check(value: float) -> None:
@@ -123,10 +116,10 @@ def _setting(guard: Guarded, name: str) -> Knob:
     return Knob(name, read, write, whole=name == "negative_entries", check=check, means=means, span=span)
 
 
-def _limit(cache: Limited | Tunable, name: str, least: int) -> Knob:
+def _limit(cache: Limited, name: str, least: int) -> Knob:
     def check(value: float) -> None:
         if value < least:
-            raise ConfigError(f"{name} has to be {least} or more here, what a round needs; {value:.15g} is less")
+            raise ConfigError(f"{name} must be {least} or more, which is what a round needs; {value:.15g} is less")
 
     def write(value: float) -> None:
         cache.tune(limits=replace(cache.limits, **{name: int(value)}))
@@ -144,7 +137,7 @@ def _eviction_batch(memory: Tunable, batch: int) -> Knob:
 
     def check(value: float) -> None:
         if value < 1:
-            raise ConfigError(f"an eviction batch of {value:g} has no candidate; use 1 or more")
+            raise ConfigError(f"eviction_batch must be 1 or more, not {value:g}")
 
     def write(value: float) -> None:
         memory.tune(batch=int(value))

@@ -1,7 +1,6 @@
-"""Requests and answers: one JSON object a line, each of bounded size."""
+"""The wire of the live view: one JSON object a line, each of bounded size; refusals as answers."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -17,7 +16,7 @@ PIECE: Final = 256 << 10
 MOST_KEYS: Final = 10_000
 """Keys in one answer; fewer where they are long."""
 
-_WORDS: Final = 2_000
+_SENTENCE: Final = 2_000
 
 _CAUSES: Final[Mapping[str, type[FednodeError]]] = {"config": ConfigError, "data": DataError, "store": StoreError}
 
@@ -32,69 +31,29 @@ def parsed(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise PeerFault(Reason.MALFORMED, "a line that is no JSON") from error
+        raise PeerFault(Reason.MALFORMED, "the line is not JSON") from error
     if not isinstance(found, dict):
-        raise PeerFault(Reason.MALFORMED, "a line that is no JSON object")
+        raise PeerFault(Reason.MALFORMED, "the line is not a JSON object")
     return found
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number here")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def refusal(error: Exception) -> dict[str, Any]:
-    """The answer that says why there is none."""
+    """The answer to a request that failed with `error`."""
     cause = next((name for name, kind in _CAUSES.items() if isinstance(error, kind)), "failed")
     if isinstance(error, FednodeError):
-        return {"ok": False, "cause": cause, "error": str(error)[:_WORDS]}
+        return {"ok": False, "cause": cause, "error": str(error)[:_SENTENCE]}
     return {"ok": False, "cause": cause, "error": f"the node could not answer ({type(error).__name__})"}
 
 
 def raise_refusal(answer: Mapping[str, Any]) -> None:
-    """Raise what an answer says went wrong, if it does. Raises `PeerFault("malformed")` for no answer at all."""
+    """Raise the error that a refusal names. Raises `PeerFault("malformed")` for what is neither answer nor refusal."""
     if answer.get("ok") is True:
         return
-    words = answer.get("error")
-    if answer.get("ok") is not False or not isinstance(words, str):
-        raise PeerFault(Reason.MALFORMED, "an answer that says neither yes nor no")
-    raise _CAUSES.get(str(answer.get("cause")), StoreError)(one_line(words, _WORDS))
-
-
-def text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A string of a request. Raises `ConfigError`."""
-    value = request.get(name, default)
-    if not isinstance(value, str):
-        raise ConfigError(f"the request needs {name}, as text")
-    return value
-
-
-def count(request: Mapping[str, Any], name: str, default: int) -> int:
-    """A whole number of a request, 0 or above. Raises `ConfigError`."""
-    value = request.get(name, default)
-    if type(value) is not int or value < 0:
-        raise ConfigError(f"the request needs {name}, as a whole number from 0")
-    return value
-
-
-def changes(request: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    """The changes of a request: store, name, finite number. Raises `ConfigError`."""
-    found = request.get("changes")
-    if not isinstance(found, list) or not found or not all(isinstance(one, list) and len(one) == 3 for one in found):
-        raise ConfigError("the request needs changes, each a store, a name and a number")
-    return [(_named(store), _named(name), _finite(value)) for store, name, value in found]
-
-
-def _named(found: object) -> str:
-    if not isinstance(found, str) or not found:
-        raise ConfigError("a change needs the names of a store and of what to change, as text")
-    return found
-
-
-def _finite(value: Any) -> float:
-    try:
-        found = float(value) if type(value) in (int, float) else math.nan
-    except OverflowError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise ConfigError("a change needs a finite number")
-    return found
+    sentence = answer.get("error")
+    if answer.get("ok") is not False or not isinstance(sentence, str):
+        raise PeerFault(Reason.MALFORMED, "neither an answer nor a refusal")
+    raise _CAUSES.get(str(answer.get("cause")), StoreError)(one_line(sentence, _SENTENCE))

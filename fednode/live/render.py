@@ -1,19 +1,18 @@
-"""What the node answered, in lines for people. Names and keys are as they are: whoever prints a line does so by
-`visible`."""
+"""The node's answers as lines for people. Names and keys are unchanged: print each line through `visible`."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from fednode.live.schema import FoundValue
 from fednode.live.stats import StoreStats
 
 
 def visible(text: str) -> str:
-    """`text` with all that moves a cursor, or shows as nothing, escaped: what a terminal may show as it is."""
+    """`text` with everything escaped that moves a cursor or is invisible."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
 def stats_lines(run: str, stores: Mapping[str, StoreStats]) -> Iterator[str]:
-    """A block for each store; what a store does not know is left out."""
+    """A block for each store, without the numbers that it does not know."""
     yield f"run {run}"
     if not stores:
         yield "no store is in use yet"
@@ -24,16 +23,17 @@ def stats_lines(run: str, stores: Mapping[str, StoreStats]) -> Iterator[str]:
         yield from (f"  {what:<14}{words}" for what, words in rows)
 
 
-def facts_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What one value is."""
-    yield f"store    {found['store']}{', sealed: its bytes stay in the node' if found['sealed'] else ''}"
-    yield f"kind     {found['kind']}{_shaped(found)}"
-    yield f"size     {found['size']} bytes"
-    if found["ttl_left"] is not None:
-        yield f"ttl left {found['ttl_left']:.1f} s"
-    if found["version"] is not None:
-        yield f"version  {found['version']}"
-    yield f"sha256   {found['digest']}"
+def facts_lines(found: FoundValue) -> Iterator[str]:
+    """The facts of one value."""
+    yield f"store    {found.store}{', sealed: its bytes stay in the node' if found.sealed else ''}"
+    shaped = "" if found.dtype is None else f" of {found.dtype}, shape {tuple(found.shape or ())}"
+    yield f"kind     {found.kind}{shaped}"
+    yield f"size     {found.size} bytes"
+    if found.ttl_left is not None:
+        yield f"ttl left {found.ttl_left:.1f} s"
+    if found.version is not None:
+        yield f"version  {found.version}"
+    yield f"sha256   {found.digest}"
 
 
 def _rows(stats: StoreStats) -> list[tuple[str, str]]:
@@ -66,7 +66,3 @@ def _versions(count: int | None) -> str:
 
 def _known(count: int | None) -> str:
     return "" if count is None else str(count)
-
-
-def _shaped(found: Mapping[str, Any]) -> str:
-    return "" if found["dtype"] is None else f" of {found['dtype']}, shape {tuple(found['shape'] or ())}"

@@ -1,106 +1,167 @@
-"""What a node answered, held against what it may say before anything is shown or added up: nothing is taken on trust.
-
-Each reader raises `PeerFault("malformed")`.
-"""
+"""The requests and answers of the live view as pydantic models: neither end trusts the other."""
 
 import base64
-import math
-import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fednode.errors import PeerFault
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
+
+from fednode.errors import ConfigError, PeerFault
+from fednode.live.messages import MOST_KEYS
+from fednode.live.stats import Count, StoreStats
 from fednode.reasons import Reason
 
-MOST_COUNT: Final = 1 << 63
-"""No number of bytes, entries or events is larger."""
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_SIDES: Final = 64
+
+def _from_base64(found: object) -> bytes:
+    if not isinstance(found, str):
+        raise ValueError("not base64 text")
+    return base64.b64decode(found, validate=True)
 
 
-def is_count(value: object) -> bool:
-    """Whether it is a whole number from 0 to `MOST_COUNT`; True is none."""
-    return type(value) is int and 0 <= value <= MOST_COUNT
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Data = Annotated[bytes, BeforeValidator(_from_base64)]
+Name = Annotated[StrictStr, Field(min_length=1)]
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a number that a float can hold."""
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+# --- requests
+
+
+class StatsRequest(_Message):
+    """The numbers of all stores."""
+
+    do: Literal["stats"]
+
+
+class KeysRequest(_Message):
+    """Keys that begin with `prefix`, at most `limit`; of `store`, or of all."""
+
+    do: Literal["keys"]
+    prefix: StrictStr = ""
+    limit: Count = 100
+    store: StrictStr = ""
+
+    @property
+    def most(self) -> int:
+        """How many keys the answer may have."""
+        return min(self.limit, MOST_KEYS)
+
+
+class GetRequest(_Message):
+    """What is under `key`: facts, without the value."""
+
+    do: Literal["get"]
+    key: StrictStr
+    store: StrictStr = ""
+
+
+class FetchRequest(_Message):
+    """A piece, from `offset`, of the file of a value that `get` found."""
+
+    do: Literal["fetch"]
+    store: StrictStr
+    key: StrictStr
+    digest: StrictStr
+    offset: Count = 0
+
+
+class KnobsRequest(_Message):
+    """What may be changed."""
+
+    do: Literal["knobs"]
+    store: StrictStr = ""
+
+
+class TuneRequest(_Message):
+    """Changes, all or none: store, knob and number of each."""
+
+    do: Literal["tune"]
+    changes: Annotated[list[tuple[Name, Name, Number]], Field(min_length=1)]
+
+
+LiveRequest = StatsRequest | KeysRequest | GetRequest | FetchRequest | KnobsRequest | TuneRequest
+_REQUESTS: Final[TypeAdapter[LiveRequest]] = TypeAdapter(Annotated[LiveRequest, Field(discriminator="do")])
+
+
+def read_request(found: dict[str, Any]) -> LiveRequest:
+    """The request in an object. Raises `ConfigError`."""
     try:
-        return type(value) in (int, float) and math.isfinite(float(value))  # type: ignore[arg-type]
-    except OverflowError:
-        return False
+        return _REQUESTS.validate_python(found)
+    except ValidationError as error:
+        raise ConfigError(f"the node does not know this request: {_first(error)}") from error
 
 
-def found_in(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What `get` found: one at least."""
-    found = answer.get("found")
-    if not isinstance(found, list) or not found or not all(map(_is_found, found)):
-        raise PeerFault(Reason.MALFORMED, "what it says of a value is not what this version knows")
-    return found
+# --- answers
 
 
-def keys_in(answer: Mapping[str, Any]) -> tuple[list[tuple[str, str]], bool]:
+class StatsAnswer(_Message):
+    """The run's id, and the numbers of each store."""
+
+    run: StrictStr
+    stores: dict[StrictStr, StoreStats]
+
+
+class KeysAnswer(_Message):
     """Store and key of each, and whether there are more."""
-    rows, more = _rows(answer.get("keys"), (_is_text, _is_text)), answer.get("more")
-    if type(more) is not bool:
-        raise PeerFault(Reason.MALFORMED, "it does not say whether there are more keys")
-    return [(store, key) for store, key in rows], more
+
+    keys: list[tuple[StrictStr, StrictStr]]
+    more: StrictBool
 
 
-def knobs_in(answer: Mapping[str, Any]) -> tuple[list[list[Any]], list[str]]:
-    """Store, name, value, meaning and span of what may be changed; the stores where nothing may."""
-    fixed = answer.get("fixed")
-    if not isinstance(fixed, list) or not all(map(_is_text, fixed)):
-        raise PeerFault(Reason.MALFORMED, "it does not say in which stores nothing can be changed")
-    return _rows(answer.get("knobs"), (_is_text, _is_text, is_number, _is_text, _is_text)), fixed
+class FoundValue(_Message):
+    """The facts of one value: `digest` is the SHA-256 of its file, `size` the bytes that it counts in the cache."""
+
+    store: StrictStr
+    sealed: StrictBool
+    kind: StrictStr
+    size: Count
+    digest: Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{64}$")]
+    dtype: StrictStr | None
+    shape: Annotated[list[Count], Field(max_length=64)] | None
+    ttl_left: Number | None
+    version: Count | None
 
 
-def made_in(answer: Mapping[str, Any]) -> list[list[Any]]:
-    """Store, name, old and new number of each change that was made."""
-    return _rows(answer.get("made"), (_is_text, _is_text, is_number, is_number))
+class GetAnswer(_Message):
+    """The value in each store that has the key."""
+
+    found: Annotated[list[FoundValue], Field(min_length=1)]
 
 
-def piece_in(answer: Mapping[str, Any]) -> tuple[int, bytes]:
+class FetchAnswer(_Message):
     """The bytes that the whole file has, and the next ones of it."""
-    size, data = answer.get("bytes"), answer.get("data")
+
+    bytes: Count
+    data: Data
+
+
+class KnobsAnswer(_Message):
+    """Store, name, value, meaning and range of each knob; the stores that have none."""
+
+    knobs: list[tuple[StrictStr, StrictStr, Number, StrictStr, StrictStr]]
+    fixed: list[StrictStr]
+
+
+class TuneAnswer(_Message):
+    """Store, name, old and new number of each change."""
+
+    made: list[tuple[StrictStr, StrictStr, Number, Number]]
+
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+def read_answer(kind: type[_Answer], found: dict[str, Any]) -> _Answer:
+    """The answer in an object. Raises `PeerFault("malformed")`."""
     try:
-        piece = base64.b64decode(data, validate=True) if isinstance(data, str) else None
-    except ValueError:
-        piece = None
-    if piece is None or not isinstance(size, int) or not is_count(size):
-        raise PeerFault(Reason.MALFORMED, "it sent a value in a form that cannot be read")
-    return size, piece
+        return kind.model_validate(found)
+    except ValidationError as error:
+        raise PeerFault(Reason.MALFORMED, _first(error)) from error
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_found(found: object) -> bool:
-    if not isinstance(found, dict):
-        return False
-    texts = all(_is_text(found.get(name)) for name in ("store", "kind", "digest"))
-    known = {"dtype", "shape", "ttl_left", "version"} <= found.keys()
-    return (
-        texts
-        and known
-        and bool(_DIGEST.fullmatch(found["digest"]))
-        and type(found.get("sealed")) is bool
-        and is_count(found.get("size"))
-        and (found["dtype"] is None or _is_text(found["dtype"]))
-        and (found["shape"] is None or _is_shape(found["shape"]))
-        and (found["ttl_left"] is None or is_number(found["ttl_left"]))
-        and (found["version"] is None or is_count(found["version"]))
-    )
-
-
-def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list) and len(shape) <= _SIDES and all(map(is_count, shape))
-
-
-def _rows(found: object, columns: tuple[Any, ...]) -> list[list[Any]]:
-    if not isinstance(found, list) or not all(isinstance(row, list) and len(row) == len(columns) for row in found):
-        raise PeerFault(Reason.MALFORMED, "a table without its columns")
-    if not all(fits(cell) for row in found for fits, cell in zip(columns, row, strict=True)):
-        raise PeerFault(Reason.MALFORMED, "a table with cells that are none of its columns")
-    return found
+def _first(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, found["loc"]))
+    return f"{where}: {found['msg']}" if where else found["msg"]

@@ -1,22 +1,23 @@
-"""The node's end of the control socket: one daemon thread, and bounds on everything that comes to it.
+"""The node's end of the control socket, with bounds on everything that comes to it.
 
-A request is at most `MOST_ASKED` bytes, an answer `MOST_ANSWERED`; `_MOST` connections at once, each with `_PATIENCE`
-seconds for one request and its answer. Whoever breaks a bound is hung up on. Whatever happens here, the run goes on.
+A request is at most `MOST_ASKED` bytes, an answer `MOST_ANSWERED`. There are `_MOST` connections at once, and each has
+`_PATIENCE` seconds for a request to arrive and for an answer to leave. A client that breaks a bound is disconnected.
+Nothing that happens here ends the run.
 """
 
 import contextlib
 import logging
-import selectors
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
-from fednode.live import unix_socket as place
-from fednode.live.handlers import Answers
+from fednode.live import unix_socket
+from fednode.live.handlers import RequestHandler
 from fednode.live.messages import MOST_ASKED, line, refusal
 from fednode.live.stats import Inspectable, Tuned
 
@@ -25,18 +26,19 @@ log = logging.getLogger("fednode.live")
 SOCKET_NAME: Final = "control.sock"
 _MOST: Final = 8
 _PATIENCE: Final = 10.0
-_LOOK: Final = 0.25
-"""Seconds after which the thread looks for late connections though nothing happens."""
-_PAUSE: Final = 0.002
-"""Seconds between two turns: an eager asker takes that much less from the run."""
+_LOOK: Final = 0.05
+"""Seconds that the end of the view may take."""
+_PAUSE: Final = threading.Event()
+_PAUSE_SECONDS: Final = 0.002
+"""Seconds between two answers to one client, so that an eager client leaves the processor to the run."""
 
 
 class LiveView:
-    """Serves `stores` at `path` while it is entered: `with LiveView(folder / SOCKET_NAME, stores, SystemClock()):`.
+    """Serves `stores` at `path` inside its block: `with LiveView(folder / SOCKET_NAME, stores, SystemClock()):`.
 
     Where no socket can be made, that is logged, `error` says why, and the run goes on without one. `stores` is looked
-    at anew for each request, so it may be filled later. `clock` is the machine's: on one that skips, callers would be
-    late at once. `tuned` is told, in the view's thread, of every change that was made.
+    at anew for each request, so it may be filled later. `clock` dates the changes that are made; `tuned` is called with
+    each of them, in one of the view's threads.
     """
 
     def __init__(
@@ -48,162 +50,85 @@ class LiveView:
     ) -> None:
         self.path = path
         self.error: StoreError | None = None
-        self._answers = Answers(stores, clock, path.parent.resolve().name, tuned)
-        self._clock = clock
-        self._listener: socket.socket | None = None
+        self._handler = RequestHandler(stores, clock, path.parent.resolve().name, tuned)
         self._mark: tuple[int, int] | None = None
-        self._desk: _Desk | None = None
-        self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
+        self._server: _Server | None = None
 
     @property
     def callers(self) -> int:
         """Connections that are open."""
-        return 0 if self._desk is None else self._desk.callers
+        return 0 if self._server is None else len(self._server.connections)
 
     def __enter__(self) -> Self:
         try:
-            self._listener = place.listen(self.path)
+            listener = unix_socket.listen(self.path)
+            self._mark = unix_socket.mark_of(self.path)
+            self._server = _Server(listener, self._handler)
         except StoreError as error:
             self.error = error
             log.warning("there is no live view of this run: %s", error)
             return self
-        self._mark = place.mark_of(self.path)
-        self._listener.setblocking(False)
-        self._desk = _Desk(self._listener, self._answers, self._clock, self._closing)
-        thread = threading.Thread(target=self._desk.serve, name="fednode-live", daemon=True)
-        try:
-            thread.start()
-            self._thread = thread
-        except RuntimeError as error:
-            self.error = StoreError(f"the system gives no further thread ({error})")
-            log.warning("there is no live view of this run: %s", self.error)
-            self.__exit__()
+        threading.Thread(target=self._server.serve_forever, args=(_LOOK,), name="fednode-live", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        place.remove(self.path, self._mark)
-        if self._listener is not None:
-            # wakes the thread where the system lets it; it looks by itself soon after
-            with contextlib.suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-        if self._thread is not None:
-            # a store that hangs must not hold the run up; the thread is a daemon
-            self._thread.join(2.0)
-        if self._listener is not None:
-            self._listener.close()
+        unix_socket.remove(self.path, self._mark)
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            # a thread that waits for a store that hangs is not waited for: it is a daemon
+            for connection in tuple(self._server.connections):
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Caller:
-    """One connection: what it sent and was not yet answered, what it is sent and did not yet take."""
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """A thread for each connection; all of them end with the process."""
 
-    __slots__ = ("asked", "deadline", "leaves", "reply", "socket")
+    daemon_threads = True
+    block_on_close = False
 
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
-        self.socket = connection
-        self.deadline = deadline
-        self.asked = bytearray()
-        self.reply = memoryview(b"")
-        self.leaves = False
+    def __init__(self, listener: socket.socket, handler: RequestHandler) -> None:
+        super().__init__("", _Connection, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.handler = handler
+        self.connections: set[socket.socket] = set()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for this connection, and the same user is at its other end."""
+        del client_address
+        return len(self.connections) < _MOST and unix_socket.is_ours(request)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Count the connection from the moment that it is let in."""
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close the connection; with the last one, let go of what it was fetching."""
+        self.connections.discard(request)
+        super().shutdown_request(request)
+        if not self.connections:
+            self.handler.forget()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log it: one client's error is nothing to the others, or to the run."""
+        del request, client_address
+        log.exception("a connection to the live view ended with an error")
 
 
-class _Desk:
-    """The thread's work: takes connections, reads a line, answers it, one after the other."""
+class _Connection(socketserver.StreamRequestHandler):
+    server: _Server
+    timeout = _PATIENCE
 
-    def __init__(self, listener: socket.socket, answers: Answers, clock: Clock, closing: threading.Event) -> None:
-        self._listener = listener
-        self._answers = answers
-        self._clock = clock
-        self._closing = closing
-        self._callers: set[_Caller] = set()
-
-    @property
-    def callers(self) -> int:
-        """Connections that are open."""
-        return len(self._callers)
-
-    def serve(self) -> None:
-        """Until `closing`; raises nothing."""
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._listener, selectors.EVENT_READ)
-                while not self._closing.wait(_PAUSE):
-                    for key, _ in selector.select(_LOOK):
-                        self._attend(selector, key.data)
-                    self._hang_up_late(selector)
-        except Exception:
-            if not self._closing.is_set():
-                log.exception("the live view ended; the run goes on")
-        finally:
-            for caller in self._callers:
-                caller.socket.close()
-
-    def _attend(self, selector: selectors.BaseSelector, caller: _Caller | None) -> None:
-        if caller is None:
-            self._accept(selector)
-            return
-        try:
-            alive = self._write(caller) if caller.reply else self._read(caller)
-        except BlockingIOError:
-            return
-        except OSError:
-            alive = False
-        if not alive:
-            self._hang_up(selector, caller)
-            return
-        wanted = selectors.EVENT_WRITE if caller.reply else selectors.EVENT_READ
-        selector.modify(caller.socket, wanted, caller)
-
-    def _accept(self, selector: selectors.BaseSelector) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            # gone again, or no descriptor is left: the next turn sees
-            return
-        if len(self._callers) >= _MOST or not place.is_ours(connection):
-            connection.close()
-            return
-        connection.setblocking(False)
-        caller = _Caller(connection, self._clock.now() + _PATIENCE)
-        self._callers.add(caller)
-        selector.register(connection, selectors.EVENT_READ, caller)
-
-    def _read(self, caller: _Caller) -> bool:
-        """Take what came; False if the caller has gone. Each line is answered when the one before was taken."""
-        received = caller.socket.recv(MOST_ASKED)
-        caller.asked += received
-        self._take_line(caller)
-        return bool(received) or bool(caller.reply)
-
-    def _take_line(self, caller: _Caller) -> None:
-        request, newline, rest = caller.asked.partition(b"\n")
-        if len(request) >= MOST_ASKED:
-            words = f"a request has at most {MOST_ASKED} bytes"
-            caller.reply, caller.leaves = memoryview(line(refusal(ConfigError(words)))), True
-        elif newline:
-            caller.asked = rest
-            caller.reply = memoryview(self._answers.answer(bytes(request)))
-
-    def _write(self, caller: _Caller) -> bool:
-        """Send what it takes; False if it was the last."""
-        caller.reply = caller.reply[caller.socket.send(caller.reply) :]
-        if caller.reply:
-            return True
-        caller.deadline = self._clock.now() + _PATIENCE
-        if not caller.leaves:
-            self._take_line(caller)
-        return not caller.leaves
-
-    def _hang_up_late(self, selector: selectors.BaseSelector) -> None:
-        now = self._clock.now()
-        for caller in [caller for caller in self._callers if caller.deadline <= now]:
-            self._hang_up(selector, caller)
-
-    def _hang_up(self, selector: selectors.BaseSelector, caller: _Caller) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            selector.unregister(caller.socket)
-        caller.socket.close()
-        self._callers.discard(caller)
-        if not self._callers:
-            self._answers.forget()
+    def handle(self) -> None:
+        """Answer line by line until the client has gone, or takes too long."""
+        with contextlib.suppress(OSError):
+            while request := self.rfile.readline(MOST_ASKED):
+                if not request.endswith(b"\n"):
+                    if len(request) == MOST_ASKED:
+                        self.wfile.write(line(refusal(ConfigError(f"a request has at most {MOST_ASKED} bytes"))))
+                    return
+                self.wfile.write(self.server.handler.answer(request))
+                _PAUSE.wait(_PAUSE_SECONDS)

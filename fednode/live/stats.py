@@ -1,40 +1,42 @@
 """What a store shows of itself, and the view of a cache that the node hands to its live view."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Protocol, Self
+from dataclasses import asdict, dataclass
+from typing import Annotated, Protocol
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fednode.cache import CacheBackend, Limits, Missing
 from fednode.cache.backend import Value
 from fednode.cache.wrappers.counted import Counts
-from fednode.errors import PeerFault
 from fednode.live.knobs import Knob
-from fednode.live.schema import is_count
-from fednode.reasons import Reason
+
+Count = Annotated[int, Field(strict=True, ge=0, le=1 << 63)]
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class StoreStats:
     """The numbers of one store: what it holds now, and counts since it was made; None for what it does not know."""
 
-    entries: int
-    bytes: int
-    pinned_entries: int = 0
-    pinned_bytes: int = 0
-    evictions: int = 0
-    expiries: int = 0
-    refusals: int = 0
-    damaged: int = 0
-    hits: int | None = None
-    misses: int | None = None
-    sets: int | None = None
-    deletes: int | None = None
-    loads: int | None = None
-    invalidations: int | None = None
-    staleness: int | None = None
+    entries: Count
+    bytes: Count
+    pinned_entries: Count = 0
+    pinned_bytes: Count = 0
+    evictions: Count = 0
+    expiries: Count = 0
+    refusals: Count = 0
+    damaged: Count = 0
+    hits: Count | None = None
+    misses: Count | None = None
+    sets: Count | None = None
+    deletes: Count | None = None
+    loads: Count | None = None
+    invalidations: Count | None = None
+    staleness: Count | None = None
     """How many versions the model of an update may lag behind and the update still be taken."""
-    limit_entries: int | None = None
-    limit_bytes: int | None = None
+    limit_entries: Count | None = None
+    limit_bytes: Count | None = None
 
     @property
     def hit_ratio(self) -> float | None:
@@ -42,22 +44,6 @@ class StoreStats:
         if self.hits is None or self.misses is None or self.hits + self.misses == 0:
             return None
         return self.hits / (self.hits + self.misses)
-
-    def plain(self) -> dict[str, int | None]:
-        """As JSON has it."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def of(cls, found: object) -> Self:
-        """Back from JSON. Raises `PeerFault("malformed")` for anything but numbers of these names."""
-        names = {field.name for field in fields(cls)}
-        if not isinstance(found, dict) or set(found) != names:
-            raise PeerFault(Reason.MALFORMED, "the numbers of a store are not those that this version knows")
-        for name, value in found.items():
-            optional = value is None and name not in ("entries", "bytes")
-            if not optional and not is_count(value):
-                raise PeerFault(Reason.MALFORMED, f"{name} of a store is no count")
-        return cls(**found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +92,7 @@ class Inspectable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a store knows beyond its cache: each a question that is asked anew each time."""
+    """What a store knows beyond its cache: functions that are called anew for each request."""
 
     counts: Callable[[], Counts] | None = None
     limits: Callable[[], Limits] | None = None
@@ -132,11 +118,7 @@ class StoreView:
         limits = extras.limits() if extras.limits else None
         return StoreStats(
             **asdict(self.backend.usage()),
-            hits=counts.hits if counts else None,
-            misses=counts.misses if counts else None,
-            sets=counts.sets if counts else None,
-            deletes=counts.deletes if counts else None,
-            loads=counts.loads if counts else None,
+            **(asdict(counts) if counts else {}),
             invalidations=extras.invalidations() if extras.invalidations else None,
             staleness=extras.staleness() if extras.staleness else None,
             limit_entries=limits.entries if limits else None,
@@ -144,21 +126,21 @@ class StoreView:
         )
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """The cache's keys."""
+        """As `Inspectable.keys`."""
         return self.backend.keys(prefix)
 
     def get(self, key: str) -> Value | Missing:
-        """What the cache has."""
+        """As `Inspectable.get`."""
         return self.backend.get(key)
 
     def ttl_left(self, key: str) -> float | None:
-        """What `extras` says."""
+        """As `Inspectable`'s, from `extras`."""
         return self.extras.ttl_left(key) if self.extras.ttl_left else None
 
     def version(self, key: str) -> int | None:
-        """What `extras` says."""
+        """As `Inspectable`'s, from `extras`."""
         return self.extras.version(key) if self.extras.version else None
 
     def knobs(self) -> Sequence[Knob]:
-        """What was given as `turnable`."""
+        """The knobs given as `turnable`."""
         return self.turnable

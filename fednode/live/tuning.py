@@ -4,26 +4,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fednode.errors import FednodeError
-from fednode.live.knobs import Knob, Limited, Tunable
+from fednode.live.knobs import Knob, Limited
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Change:
     make: Callable[[], None]
     put_back: Callable[[], None]
 
 
 def turn_all(wanted: Sequence[tuple[Knob, float]]) -> list[tuple[float, float]]:
-    """What each was and is. Raises `ConfigError`, and what a store refuses with; then nothing has changed.
+    """Make these changes; returns old and new number of each. Raises `ConfigError`, or a store's error: nothing is
+    changed then.
 
     Limits of one cache are changed together, so that only what comes out has to fit.
     """
     for knob, value in wanted:
         knob.require(value)
-    # each raises here what cannot come out of it
+    # limits that contradict each other raise here
     steps = [*_limits(wanted), *(_alone(knob, value) for knob, value in wanted if knob.limits_of is None)]
     before = [knob.read() for knob, _ in wanted]
-    made: list[_Step] = []
+    made: list[_Change] = []
     try:
         for step in steps:
             step.make()
@@ -35,12 +36,12 @@ def turn_all(wanted: Sequence[tuple[Knob, float]]) -> list[tuple[float, float]]:
     return [(old, knob.read()) for old, (knob, _) in zip(before, wanted, strict=True)]
 
 
-def _alone(knob: Knob, value: float) -> _Step:
+def _alone(knob: Knob, value: float) -> _Change:
     old = knob.read()
-    return _Step(lambda: knob.write(knob.typed(value)), lambda: knob.write(knob.typed(old)))
+    return _Change(lambda: knob.write(knob.typed(value)), lambda: knob.write(knob.typed(old)))
 
 
-def _limits(wanted: Sequence[tuple[Knob, float]]) -> list[_Step]:
+def _limits(wanted: Sequence[tuple[Knob, float]]) -> list[_Change]:
     caches = {id(knob.limits_of): knob.limits_of for knob, _ in wanted if knob.limits_of is not None}
     return [
         _together(cache, {knob.name: int(value) for knob, value in wanted if knob.limits_of is cache})
@@ -48,7 +49,7 @@ def _limits(wanted: Sequence[tuple[Knob, float]]) -> list[_Step]:
     ]
 
 
-def _together(cache: Limited | Tunable, changed: dict[str, int]) -> _Step:
+def _together(cache: Limited, changed: dict[str, int]) -> _Change:
     old = cache.limits
     new = replace(old, **changed)
-    return _Step(lambda: cache.tune(limits=new), lambda: cache.tune(limits=old))
+    return _Change(lambda: cache.tune(limits=new), lambda: cache.tune(limits=old))

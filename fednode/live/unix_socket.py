@@ -1,4 +1,4 @@
-"""Where the socket is: private from its first moment, whole or absent, and reachable under any length of path."""
+"""The file of the control socket: private from its first moment, and usable under a path of any length."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _TIME: Final = struct.Struct("ll")
 
 @contextmanager
 def reachable(folder: Path, name: str) -> Iterator[str]:
-    """A path to `name` in `folder` that is short enough for a socket: through a link of the moment where it has to be.
+    """A path to `name` in `folder` that is short enough for a socket, through a temporary link if need be.
 
     Raises `StoreError` where even the link's path is too long.
     """
@@ -95,14 +95,14 @@ def answers(path: Path) -> bool:
 
 
 def remove(path: Path, mark: tuple[int, int] | None) -> None:
-    """Take the socket away if it is still the one that `mark_of` marked."""
+    """Remove the socket if it is still the one that `mark_of` marked."""
     if mark is not None and mark_of(path) == mark:
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def mark_of(path: Path) -> tuple[int, int] | None:
-    """What tells this file from another under the same name; None if there is none."""
+    """Identifies this file among files of the same name; None if it does not exist."""
     try:
         found = path.lstat()
     except OSError:
@@ -111,7 +111,7 @@ def mark_of(path: Path) -> tuple[int, int] | None:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether this user, or root, is at the other end; True where the system does not tell."""
+    """Whether this user, or root, is at the other end; True where the system cannot say."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True

@@ -71,11 +71,22 @@ def _cache_location(value: str) -> str:
     )
 
 
+_ADDRESS = re.compile(r"(?:([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):)?([0-9]{1,5})", re.ASCII)
+
+
+def _http_address(value: object) -> object:
+    found = _ADDRESS.fullmatch(str(value)) if type(value) in (str, int) else None
+    if found is None or int(found[2]) > 65_535:
+        raise ValueError("expected PORT or HOST:PORT, as 9100")
+    return f"{found[1] or '127.0.0.1'}:{found[2]}"
+
+
 Whole = Annotated[int, BeforeValidator(_no_truth_value)]
 Real = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
 Location = Annotated[Path, AfterValidator(_writable)]
 Cache = Annotated[Name, AfterValidator(_cache_location)]
+HttpAddress = Annotated[str, BeforeValidator(_http_address)]
 Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults), AfterValidator(_as_named)]
 
 _DATA, _ROUNDS, _PRIVACY, _COMMITTEE = "Data", "Rounds", "Privacy", "Committee"
@@ -145,6 +156,12 @@ class SettingFields(BaseModel):
     cache_ca: Location | None = _setting(_CACHING, None, "PEM file of who signs the Redis server.")
     cache_certificate: Location | None = _setting(_CACHING, None, "PEM file of the node's own certificate for Redis.")
     cache_key: Location | None = _setting(_CACHING, None, "PEM file of that certificate's key.")
+
+    metrics: HttpAddress | None = _setting(
+        _CACHING,
+        None,
+        "Serve the caches' numbers to Prometheus while the run lasts, at PORT of this machine or HOST:PORT.",
+    )
 
     min_noise: Real = _setting(
         _FLOORS, 0.5, "Least noise, in clips, under which a client still takes part.", ge=0, le=1e6

@@ -120,7 +120,7 @@ def test_get_says_what_is_there_and_saves_it(run: Path, nest: Nested, told: Call
     assert np.array_equal(np.load(io.BytesIO(saved)), array)
     assert Path("layer.npy").stat().st_mode & 0o777 == 0o600
     code, _, err = told("get", "layer", "--out", "layer.npy")
-    assert (code, "is there already" in err) == (2, True)
+    assert (code, "layer.npy exists" in err) == (2, True)
 
 
 def test_get_keeps_what_is_sealed(run: Path, told: Callable[..., Told]) -> None:

@@ -1,9 +1,12 @@
 """A run over each cache ends with the same bits, leaves nothing behind, and can be looked at while it lasts."""
 
 import shutil
+import socket
 import tempfile
 from itertools import count
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 from kit.cache.redis_server import Authority, RedisServer, free_port
@@ -186,6 +189,30 @@ def test_a_default_run_loads_once_serves_from_memory_and_lets_versions_expire(tm
     assert last["parameters"].hits > 0 and last["parameters"].expiries >= 6
     assert last["parameters"].deletes == 0 and last["parameters"].invalidations > 0
     assert last["parameters"].pinned_entries == 3
+
+
+def test_a_run_can_be_scraped_while_it_lasts_and_not_afterwards(tmp_path):
+    port, pages = free_port(), []
+
+    class Scraping(Observer):
+        def round_done(self, progress):
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+                pages.append(page.read().decode())
+
+    result = run_inproc(small_settings(tmp_path, rounds=1, metrics=port), Scraping(), StopFlag())
+    assert result.error is None
+    assert f'fednode_run_info{{run="{result.folder.name}"}} 1.0' in pages[0]
+    assert 'fednode_cache_loads_total{store="downloads"} 3.0' in pages[0]
+    with pytest.raises(URLError):
+        urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20)
+
+
+def test_an_address_that_is_taken_ends_the_run_before_a_client_is_asked(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = small_run(tmp_path, rounds=1, metrics=f"127.0.0.1:{port}")
+    assert isinstance(result.error, ConfigError) and str(port) in str(result.error)
+    assert report_of(result.folder)["rounds"] == []
 
 
 def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):

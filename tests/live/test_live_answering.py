@@ -2,7 +2,7 @@
 
 import base64
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
@@ -17,9 +17,11 @@ from fednode.cache.wrappers.stack import Nested, nested
 from fednode.errors import ConfigError, DataError, PeerFault, StoreError
 from fednode.live import Knob, StoreStats, StoreView, Tuned, guard_knobs, limit_knobs, memory_knobs
 from fednode.live.export import file_of
-from fednode.live.handlers import Answers
+from fednode.live.handlers import RequestHandler
 from fednode.live.messages import MOST_ANSWERED, PIECE, line, parsed, raise_refusal
+from fednode.live.schema import StatsAnswer, read_answer
 from fednode.live.stats import Extras
+from fednode.reasons import Reason
 
 ROOMY = Limits(entries=5_000, total_bytes=8 << 20, value_bytes=4 << 20)
 
@@ -53,7 +55,7 @@ class Node:
             "parameters": StoreView(memory, extras, knobs),
             "updates": StoreView(self.updates.backend, sealed=True),
         }
-        self.answers = Answers(self.stores, self.clock, "run-1", self.tuned.append)
+        self.answers = RequestHandler(self.stores, self.clock, "run-1", self.tuned.append)
 
     def nest(self) -> Nested:
         return nested(MemoryBackend(self.clock, ROOMY), self.clock, lambda: 0.5)
@@ -81,7 +83,7 @@ def test_numbers_come_back_as_they_were(node: Node) -> None:
     node.updates.cache.pin("u/1", b"sealed")
     answer = node.ask("stats")
     assert answer["run"] == "run-1"
-    stats = {name: StoreStats.of(found) for name, found in answer["stores"].items()}
+    stats = {name: StoreStats(**found) for name, found in answer["stores"].items()}
     known = (stats["parameters"].hits, stats["parameters"].misses, stats["parameters"].invalidations)
     assert known == (1, 1, 7)
     assert (stats["parameters"].hit_ratio, stats["parameters"].limit_entries) == (0.5, 5_000)
@@ -89,12 +91,13 @@ def test_numbers_come_back_as_they_were(node: Node) -> None:
 
 
 @pytest.mark.parametrize("broken", [None, {}, {"entries": 1}, "all"])
-def test_numbers_that_are_none_are_refused(broken: object) -> None:
-    good: dict[str, Any] = StoreStats(1, 2).plain()
-    assert StoreStats.of(good) == StoreStats(1, 2)
+def test_malformed_numbers_are_refused(broken: object) -> None:
+    good: dict[str, Any] = asdict(StoreStats(1, 2))
     for found in (broken, {**good, "hits": -1}, {**good, "hits": True}, {**good, "bytes": None}, {**good, "more": 1}):
-        with pytest.raises(PeerFault):
-            StoreStats.of(found)
+        with pytest.raises(PeerFault) as fault:
+            read_answer(StatsAnswer, {"run": "r", "stores": {"a": found}})
+        assert fault.value.reason == Reason.MALFORMED
+    assert read_answer(StatsAnswer, {"run": "r", "stores": {"a": good}}).stores == {"a": StoreStats(1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -229,10 +232,10 @@ def test_limits_batch_and_staleness_are_tuned(node: Node) -> None:
         ("value_bytes", 1 << 30, "lower it"),
         ("eviction_batch", 0, "1 or more"),
         ("staleness", -1, "0 or more"),
-        ("colour", 1, "nothing called colour"),
-        ("jitter", "0.1", "a finite number"),
-        ("jitter", True, "a finite number"),
-        ("jitter", 10**400, "a finite number"),
+        ("colour", 1, "no knob colour"),
+        ("jitter", "0.1", "changes.0.2"),
+        ("jitter", True, "changes.0.2"),
+        ("jitter", 10**400, "changes.0.2"),
     ],
 )
 def test_what_cannot_work_is_refused_and_changes_nothing(node: Node, name: str, value: object, words: str) -> None:
@@ -323,7 +326,7 @@ def test_a_change_that_cannot_be_recorded_was_made_all_the_same(node: Node) -> N
     def broken(_: Tuned) -> None:
         raise OSError("full")
 
-    answers = Answers(node.stores, node.clock, "run-1", broken)
+    answers = RequestHandler(node.stores, node.clock, "run-1", broken)
     answer = parsed(answers.answer(line({"do": "tune", "changes": [["parameters", "jitter", 0.2]]})))
     assert (answer["ok"], node.parameters.guard.settings.jitter) == (True, 0.2)
 
@@ -336,7 +339,7 @@ class Broken:
 
 
 def test_a_broken_store_is_an_answer_without_its_words(node: Node) -> None:
-    answers = Answers({"broken": Broken()}, node.clock, "run-1")  # type: ignore[dict-item]
+    answers = RequestHandler({"broken": Broken()}, node.clock, "run-1")  # type: ignore[dict-item]
     for do in ("stats", "keys", "knobs"):
         raw = answers.answer(line({"do": do}))
         assert parsed(raw)["ok"] is False

@@ -4,6 +4,7 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 
 from fednode.cli import main
 from fednode.errors import DataError
-from fednode.live import LiveNode, StoreStats, exposition
-from fednode.live import unix_socket as place
+from fednode.live import LiveNode, StoreStats, exposition, unix_socket
 from fednode.live.messages import MOST_ANSWERED, PIECE, line
 from fednode.live.render import visible
+from fednode.live.schema import FoundValue
 
 pytestmark = pytest.mark.thorough
 
@@ -33,7 +34,7 @@ FOUND = {
     "version": 3,
 }
 GOOD: dict[str, dict[str, Any]] = {
-    "stats": {"run": "run-1", "stores": {"parameters": StoreStats(1, 2, hits=3, misses=1).plain()}},
+    "stats": {"run": "run-1", "stores": {"parameters": asdict(StoreStats(1, 2, hits=3, misses=1))}},
     "get": {"found": [FOUND]},
     "fetch": {"bytes": 200, "data": base64.b64encode(VALUE).decode()},
     "keys": {"keys": [["parameters", "a"], ["updates", "b"]], "more": True},
@@ -77,8 +78,8 @@ def speak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Callable
 
     def use(answers: Callable[[dict[str, Any]], bytes]) -> FakeNode:
         node = FakeNode(answers)
-        monkeypatch.setattr(place, "connect", lambda *_: node)
-        monkeypatch.setattr(place, "answers", lambda _: True)
+        monkeypatch.setattr(unix_socket, "connect", lambda *_: node)
+        monkeypatch.setattr(unix_socket, "answers", lambda _: True)
         return node
 
     return use
@@ -181,7 +182,7 @@ PIECES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 def test_no_more_is_fetched_than_was_told(how: str, speak: Callable[..., FakeNode], tmp_path: Path) -> None:
     node = speak(lambda asked: line({"ok": True, **PIECES[how](asked)}))
     with LiveNode(tmp_path) as live, pytest.raises(DataError, match=r"ask again|no proper answer"):
-        live.fetch(FOUND, "a")
+        live.fetch(FoundValue(**FOUND), "a")
     assert node.asked <= 3 * MOST_ANSWERED // PIECE
 
 

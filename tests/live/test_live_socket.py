@@ -13,10 +13,9 @@ from kit.clocks import FakeClock
 
 from fednode.cache import Limits, MemoryBackend
 from fednode.errors import ConfigError, DataError, StoreError
-from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_runs
-from fednode.live import unix_socket as place
+from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_runs, unix_socket
 from fednode.live.messages import MOST_ANSWERED, MOST_ASKED, parsed
-from fednode.live.server import _MOST
+from fednode.live.server import _MOST, _Connection
 
 ROOMY = Limits(entries=10_000, total_bytes=32 << 20, value_bytes=8 << 20)
 
@@ -46,7 +45,7 @@ def view(run: Path, memory: MemoryBackend, clock: FakeClock) -> Iterator[LiveVie
 
 
 def raw(run: Path) -> socket.socket:
-    return place.connect(run / SOCKET_NAME, 20.0)
+    return unix_socket.connect(run / SOCKET_NAME, 20.0)
 
 
 def names(folder: Path) -> list[str]:
@@ -77,12 +76,12 @@ def test_one_asks_another_answers(run: Path, view: LiveView, memory: MemoryBacke
     memory.set("k", bytes(3 << 20), None)
     with LiveNode(run) as node:
         name, stats = node.stats()
-        (found,) = node.ask("get", key="k")["found"]
+        (found,) = node.found("k")
         assert (name, stats["parameters"].entries) == ("run-1", 1)
         assert node.fetch(found, "k") == bytes(3 << 20)
         with pytest.raises(DataError, match="nothing under"):
             node.ask("get", key="absent")
-        with pytest.raises(ConfigError, match="nothing else"):
+        with pytest.raises(ConfigError, match="'stop'"):
             node.ask("stop")
         assert node.stats()[0] == "run-1"
 
@@ -106,10 +105,10 @@ def test_stores_may_come_later(run: Path, memory: MemoryBackend, clock: FakeCloc
 
 def test_the_socket_of_a_killed_run_is_replaced(run: Path, clock: FakeClock) -> None:
     dead = socket.socket(socket.AF_UNIX)
-    with place.reachable(run, SOCKET_NAME) as path:
+    with unix_socket.reachable(run, SOCKET_NAME) as path:
         dead.bind(path)
     dead.close()
-    assert not place.answers(run / SOCKET_NAME)
+    assert not unix_socket.answers(run / SOCKET_NAME)
     with LiveView(run / SOCKET_NAME, {}, clock), LiveNode(run) as node:
         assert node.stats()[0] == "run-1"
 
@@ -191,15 +190,20 @@ def test_a_request_in_drops_is_answered(run: Path, view: LiveView) -> None:
         assert parsed(connection.makefile("rb").readline())["run"] == "run-1"
 
 
-def test_who_says_nothing_is_hung_up_on(run: Path, view: LiveView, clock: FakeClock) -> None:
-    with raw(run) as idle, LiveNode(run) as node:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Connection, "timeout", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_says_nothing_is_hung_up_on(run: Path, view: LiveView) -> None:
+    with raw(run) as idle:
         idle.sendall(b'{"do"')
-        node.stats()
-        clock.sleep(11.0)
         assert received(idle) == b""
 
 
-def test_who_does_not_read_is_hung_up_on(run: Path, view: LiveView, memory: MemoryBackend, clock: FakeClock) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_who_does_not_read_is_hung_up_on(run: Path, view: LiveView, memory: MemoryBackend) -> None:
     for number in range(2_000):
         memory.set("k" * 100 + str(number), b"", None)
     with raw(run) as lazy:
@@ -207,12 +211,7 @@ def test_who_does_not_read_is_hung_up_on(run: Path, view: LiveView, memory: Memo
         lazy.sendall(b'{"do":"keys","limit":10000}\n' * 300)
         with LiveNode(run) as node:
             assert node.stats()[0] == "run-1"
-
-        def hung_up() -> bool:
-            clock.sleep(11.0)
-            return view.callers == 0
-
-        until(hung_up)
+        until(lambda: view.callers == 0)
         assert len(received(lazy)) < 300 * 200_000
     with LiveNode(run) as node:
         assert node.stats()[0] == "run-1"
@@ -248,7 +247,7 @@ def test_too_many_callers_are_turned_away_and_come_in_later(run: Path, view: Liv
 
 
 def test_callers_of_other_users_are_turned_away(run: Path, view: LiveView, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "is_ours", lambda _: False)
+    monkeypatch.setattr(unix_socket, "is_ours", lambda _: False)
     with LiveNode(run) as node, pytest.raises(DataError):
         node.stats()
     monkeypatch.undo()
@@ -271,17 +270,16 @@ def test_a_store_that_hangs_does_not_hold_the_run_up(run: Path, memory: MemoryBa
     view = LiveView(run / SOCKET_NAME, {"parameters": Hanging(memory)}, clock)
     with view, raw(run) as connection:
         connection.sendall(b'{"do":"stats"}\n')
-        until(lambda: view._thread is not None and view._thread.is_alive())
+        until(lambda: view.callers == 1)
     assert not (run / SOCKET_NAME).exists()
     Hanging.go.set()
-    assert view._thread is not None
-    view._thread.join(20)
-    assert not view._thread.is_alive()
+    until(lambda: view.callers == 0)
+    assert view.callers == 0
 
 
 def served_by(path: Path, answer: bytes) -> tuple[socket.socket, threading.Thread]:
     """A node that says `answer` to whatever it is asked, once."""
-    listener = place.listen(path)
+    listener = unix_socket.listen(path)
 
     def serve() -> None:
         connection, _ = listener.accept()
@@ -331,7 +329,7 @@ def test_the_newest_running_run_is_found(tmp_path: Path, clock: FakeClock) -> No
             stack.enter_context(LiveView(folder / SOCKET_NAME, {}, clock))
         os.utime(runs / "a" / SOCKET_NAME, (1, 1))
         dead = socket.socket(socket.AF_UNIX)
-        with place.reachable(folders[2], SOCKET_NAME) as path:
+        with unix_socket.reachable(folders[2], SOCKET_NAME) as path:
             dead.bind(path)
         dead.close()
         assert live_runs(None, runs)[0] == runs / "b"
@@ -343,10 +341,10 @@ def test_the_newest_running_run_is_found(tmp_path: Path, clock: FakeClock) -> No
 def test_a_node_that_is_too_busy_to_let_anybody_in_is_running_all_the_same(run: Path, clock: FakeClock) -> None:
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-        with place.reachable(run, SOCKET_NAME) as path:
+        with unix_socket.reachable(run, SOCKET_NAME) as path:
             listener.bind(path)
         listener.listen(0)
-        stack.enter_context(place.connect(run / SOCKET_NAME, 1.0))
-        assert place.answers(run / SOCKET_NAME)
+        stack.enter_context(unix_socket.connect(run / SOCKET_NAME, 1.0))
+        assert unix_socket.answers(run / SOCKET_NAME)
         with LiveView(run / SOCKET_NAME, {}, clock) as view:
             assert "another node answers" in str(view.error)

@@ -1,10 +1,16 @@
-"""The page for Prometheus, read back by Prometheus's own parser."""
+"""The numbers for Prometheus, read back by Prometheus's own parser, and scraped while they are served."""
+
+import socket
+import threading
+from urllib.request import urlopen
 
 import pytest
+from kit.clocks import FakeClock
+from prometheus_client import parser
 
-from fednode.live import StoreStats, exposition
-
-parser = pytest.importorskip("prometheus_client.parser")
+from fednode.cache import Limits, MemoryBackend
+from fednode.errors import ConfigError
+from fednode.live import StoreStats, StoreView, exposition, metrics_served
 
 FULL = StoreStats(
     entries=3,
@@ -71,14 +77,6 @@ def test_what_a_store_does_not_know_has_no_sample() -> None:
     assert stores["fednode_cache_evictions"] == ["parameters", "updates"]
 
 
-def test_each_family_is_described_once_and_in_one_block() -> None:
-    lines = exposition("run-1", {"a": FULL, "b": FULL}).splitlines()
-    heads = [line for line in lines if line.startswith("# TYPE")]
-    assert len(heads) == len({line.split()[2] for line in heads})
-    order = [line.split("{")[0] for line in lines if not line.startswith("#")]
-    assert len([name for name, before in zip(order, ["", *order], strict=False) if name != before]) == len(set(order))
-
-
 @pytest.mark.parametrize("run", ['a"b', "a\\b", "a\nb", "a\\nb", 'ü"\\\n', "plain"])
 def test_labels_are_escaped(run: str) -> None:
     page = exposition(run, {run: FULL})
@@ -90,3 +88,24 @@ def test_labels_are_escaped(run: str) -> None:
 
 def test_no_store_is_a_page_all_the_same() -> None:
     assert list(families(exposition("run-1", {}))) == ["fednode_run_info"]
+
+
+def scraped(port: int) -> dict[str, float]:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        found = families(answer.read().decode())
+    return {sample.name: sample.value for family in found.values() for sample in family.samples}  # type: ignore[attr-defined]
+
+
+def test_the_numbers_are_served_as_they_are_when_they_are_asked_for() -> None:
+    before = threading.active_count()
+    memory = MemoryBackend(FakeClock(), Limits(10, 1_000, 100))
+    with metrics_served("127.0.0.1:0", "run-1", {"parameters": StoreView(memory)}) as port:
+        assert scraped(port)["fednode_cache_entries"] == 0
+        memory.pin("k", b"12345")
+        found = scraped(port)
+        assert (found["fednode_cache_entries"], found["fednode_cache_pinned_bytes"]) == (1, 5)
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}"), metrics_served(f"127.0.0.1:{port}", "run-2", {}):
+            pass
+    assert threading.active_count() == before
+    with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", port), 20):
+        pass
