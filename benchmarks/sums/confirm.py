@@ -34,15 +34,15 @@ def _timed(channel: LocalChannel, frame: bytes, watch: Stopwatch) -> ConfirmStep
     holder = channel.members.holder(place_of(_HOLDER))
     record = channel.keys / _HOLDER / "record.jsonl"
     before = record.read_bytes() if record.exists() else b""
-    head = holder.folder.get(RECORD_HEAD)
+    head = holder.folder.state.get(RECORD_HEAD)
 
     def forget() -> None:
         # a holder only repeats what it has signed: put its record back, so that each time is the first
         record.write_bytes(before)
         if head is None:
-            holder.folder.drop(RECORD_HEAD)
+            holder.folder.state.drop(RECORD_HEAD)
         else:
-            holder.folder.put(RECORD_HEAD, head)
+            holder.folder.state.put(RECORD_HEAD, head)
 
     answer = holder.handle(frame).to_bytes()
     taken = watch.time(lambda: holder.handle(frame).to_bytes(), before=forget)

@@ -45,7 +45,7 @@ def init_command(
 
 def _init_enrolment(folder: Path) -> None:
     from fednode.cli import keys_enrol as enrolment
-    from fednode_clients.keyfolder.folder import PUBLIC_FILE
+    from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE
 
     public = enrolment.create_enrolment(folder)
     typer.echo(f"enrolment key {public.raw.hex()}")
@@ -54,7 +54,8 @@ def _init_enrolment(folder: Path) -> None:
 
 def _init_member(folder: Path, name: str, trust: Path) -> None:
     from fednode.cli import keys_enrol as enrolment
-    from fednode_clients.keyfolder.folder import KeyFolder, read_enrolment_public
+    from fednode_clients.keyfolder.enrolment_key import read_enrolment_public
+    from fednode_clients.keyfolder.folder import KeyFolder
 
     enrolment.refuse_bad_name(name)
     member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")

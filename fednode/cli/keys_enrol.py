@@ -15,7 +15,7 @@ from fednode.disk.private import make_private
 from fednode.errors import ConfigError, PeerFault
 from fednode.protocol.cohort import Cohort, Member
 from fednode.wire import canonical, parse
-from fednode_clients.keyfolder.folder import PUBLIC_FILE, PUBLIC_KIND, SECRET_KIND, write_enrolment_public
+from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE, PUBLIC_KIND, SECRET_KIND, write_enrolment_public
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
 

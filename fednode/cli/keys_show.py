@@ -5,7 +5,8 @@ from pathlib import Path
 from fednode.cli import keys_enrol as enrolment
 from fednode.errors import ConfigError, PeerFault
 from fednode.reports.figures import plural
-from fednode_clients.keyfolder.folder import PUBLIC_KIND, KeyFolder, read_enrolment_public
+from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
+from fednode_clients.keyfolder.folder import KeyFolder
 
 
 def describe(place: Path, trust: Path | None) -> list[str]:
@@ -30,7 +31,7 @@ def _key_folder(place: Path) -> list[str]:
         f"signing key {member.verify_key.raw.hex()}",
         f"box key {member.box_key.raw.hex()}",
         f"trusts enrolment key {folder.enrolment_key.raw.hex()}",
-        f"{plural(len(folder.recorded()), 'line')} in its record",
+        f"{plural(len(folder.audit_log.entries()), 'line')} in its record",
     ]
 
 

@@ -77,7 +77,7 @@ def test_a_retry_sends_the_stored_bytes_also_after_a_restart(node):
 
 
 def test_a_round_whose_bytes_are_gone_is_not_sealed_again(node):
-    node.cohort.folder("client-1").drop(f"sealed/{kit.TASK}")
+    node.cohort.folder("client-1").state.drop(f"sealed/{kit.TASK}")
     for _ in range(2):
         client = node.cohort.client("client-1")
         must_refuse(lambda c=client: judge(c, node.spec, node.parts), "second-spec")
@@ -114,7 +114,7 @@ def test_two_processes_of_a_client_seal_one_update_between_them(tmp_path):
 
     cohort.tell("client-1", together)
     assert cohort.begun().run_round(1).cause == ""
-    assert told[0] == told[1] and len(cohort.folder("client-1").recorded()) == 1
+    assert told[0] == told[1] and len(cohort.folder("client-1").audit_log.entries()) == 1
 
 
 def learned(node: LyingNode, name: str) -> kit.FakeSum:

@@ -51,7 +51,7 @@ def test_a_members_folder_keeps_its_secrets_to_its_owner(tmp_path, trust):
 def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_path, trust, capsys):
     make_member(tmp_path, trust, "ann")
     folder = KeyFolder.open(tmp_path / "ann")
-    folder.record({"joined": "task-1", "round": 1})
+    folder.audit_log.append({"joined": "task-1", "round": 1})
     identity = (tmp_path / "ann" / "identity.json").read_bytes()
     named = ("--task", "task-2", "--task", "task-1", "--task", "task-3")
     for extra, closed, unknown in (
@@ -66,7 +66,7 @@ def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_p
         assert [line.partition(",")[0] for line in more] == [f"it did not know {name}" for name in unknown]
     for task in ("task-1", "task-2", "task-3"):
         with pytest.raises(PeerFault, match="retired"):
-            folder.require_open(task)
+            folder.tasks.require_open(task)
     assert (tmp_path / "ann" / "identity.json").read_bytes() == identity
     assert main(["keys", "retire", str(tmp_path / "nobody")]) == 2
 
@@ -159,7 +159,7 @@ def test_a_damaged_secret_is_refused_without_being_shown(tmp_path, trust, capsys
         (["keys", "init", "x", "--enrolment", "--name", "bob"], "drop --name and --trust, or drop --enrolment"),
         (["keys", "init", "x", "--enrolment", "--trust", "root/enrolment.pub"], "drop --name and --trust"),
         (["keys", "init", "x", "--name", "a/b", "--trust", "root/enrolment.pub"], "member name"),
-        (["keys", "init", "x", "--name", "ann", "--trust", "nowhere"], "nowhere cannot be read"),
+        (["keys", "init", "x", "--name", "ann", "--trust", "nowhere"], "could not read nowhere"),
         (["keys", "enrol", "root", "--out", "cohort.json"], "a cohort needs clients and holders"),
         (
             ["keys", "enrol", "nowhere", "--out", "c.json", "--client", "a", "--holder", "b"],

@@ -68,7 +68,7 @@ def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messa
         run_command(line.replace("/srv/keys/ann", "ann"))
     for task in (report.parent.name, "NAME"):
         with pytest.raises(PeerFault, match="retired"):
-            KeyFolder.open(tmp_path / "ann").require_open(task)
+            KeyFolder.open(tmp_path / "ann").tasks.require_open(task)
 
 
 def test_the_client_app_that_it_shows_trains(messages, monkeypatch):

@@ -160,8 +160,8 @@ def test_a_second_roster_is_refused_also_after_a_restart(opened):
 
 def test_after_the_opening_boxes_and_key_are_gone(opened):
     room = opened.holder("holder-1")._room
-    assert room.folder.get(f"boxes/{kit.TASK}") is None
-    assert len(room.folder.get(f"box-key/{kit.TASK}")) == 8
+    assert room.folder.state.get(f"boxes/{kit.TASK}") is None
+    assert len(room.folder.state.get(f"box-key/{kit.TASK}")) == 8
     assert refusal(opened, "holder-1", asked(opened, "boxes", "holder-1")) == "bad-request"
     assert refusal(opened, "holder-1", key_request(kit.TASK, 1)) == "already-opened"
 
@@ -222,7 +222,7 @@ def test_a_record_that_cannot_be_written_means_a_refusal_that_says_so(cohort):
     check_released(cohort, outcome)
     assert outcome.silent == (("holder-1", "refused: member-storage"),)
     record.rmdir()
-    assert cohort.folder("holder-1").get(f"answer/{kit.TASK}") is None
+    assert cohort.folder("holder-1").state.get(f"answer/{kit.TASK}") is None
 
 
 def test_who_signed_another_roster_is_left_out_of_the_opening(cohort):

@@ -33,7 +33,7 @@ def answered(cohort, name, frame):
 def secrets_of(cohort, name):
     """Bytes of the key of a round, and of its boxes, in a holder's folder."""
     folder = cohort.folder(name)
-    return len(folder.get(f"box-key/{TASK}") or b"") - 8, len(folder.get(f"boxes/{TASK}") or b"")
+    return len(folder.state.get(f"box-key/{TASK}") or b"") - 8, len(folder.state.get(f"boxes/{TASK}") or b"")
 
 
 def fail_in(cohort, kind):
@@ -128,11 +128,11 @@ def test_a_holder_without_any_key_has_nothing_to_destroy_and_may_make_one_later(
 def test_what_was_opened_is_answered_again_whatever_is_said_of_it(cohort):
     assert cohort.begun().run_round(1).cause == ""
     frame = dict(cohort.asked("open"))["holder-1"].frame
-    before = cohort.folder("holder-1").recorded()
+    before = cohort.folder("holder-1").audit_log.entries()
     assert answered(cohort, "holder-1", close_request(TASK, 1)) == "closed"
     assert answered(cohort, "holder-1", frame) == "answer"
     assert answered(cohort, "holder-1", key_request(TASK, 1)) == "already-opened"
-    assert cohort.folder("holder-1").recorded() == before
+    assert cohort.folder("holder-1").audit_log.entries() == before
 
 
 # --- best effort

@@ -102,7 +102,7 @@ def test_a_client_that_forgot_the_task_is_told_again(cohort):
 def test_a_client_that_lost_the_task_says_so_and_gets_it_again(cohort):
     driver = cohort.begun()
     check_released(cohort, driver.run_round(1))
-    cohort.folder("client-5").drop(f"task/{kit.TASK}")
+    cohort.folder("client-5").state.drop(f"task/{kit.TASK}")
     cohort.restart("client-5")
     assert driver.run_round(2).rejected == (("client-5", "refused: unknown-task"),)
     check_released(cohort, driver.run_round(3))
@@ -195,7 +195,7 @@ def test_a_well_formed_payload_of_junk_is_found_at_the_opening_and_published_by_
 
 def test_a_refusal_of_a_holder_is_told_with_its_reason(cohort):
     driver = cohort.begun()
-    cohort.folder("holder-1").record({"opened": kit.TASK, "round": 1})
+    cohort.folder("holder-1").audit_log.append({"opened": kit.TASK, "round": 1})
     outcome = driver.run_round(1)
     check_released(cohort, outcome)
     assert outcome.silent == (("holder-1", "refused: already-opened"),)

@@ -316,7 +316,7 @@ def test_a_confirmation_of_a_holder_that_did_not_check_is_not_passed_on(ring):
 
 def test_a_holder_that_could_not_open_does_not_confirm_and_nothing_is_charged(ring):
     def forgetting(cohort, name, request):
-        cohort.folder(name).drop(f"boxes/{kit.TASK}")
+        cohort.folder(name).state.drop(f"boxes/{kit.TASK}")
         cohort.restart(name)
         return [cohort.speak(name, request)]
 
@@ -359,7 +359,7 @@ def test_confirming_again_grows_no_record_and_another_roster_is_refused_for_ever
         ring.tell(name, kit.silent, "open")
     ring.begun().run_round(1)
     frame = last(ring, "confirm")
-    before = ring.folder("holder-1").recorded()
+    before = ring.folder("holder-1").audit_log.entries()
     first = ring.said["holder-1", "confirm"][-1]
     for _ in range(5):
         ring.restart("holder-1")
@@ -367,7 +367,7 @@ def test_confirming_again_grows_no_record_and_another_roster_is_refused_for_ever
     spec, parts = read_spec("confirm", frame)
     fewer = spec_frame("confirm", spec, {"roster": roster_part(read_roster(parts["roster"])[1:])})
     assert refusal(ring, "holder-1", fewer) == "already-confirmed"
-    assert ring.folder("holder-1").recorded() == before and len(before) == 1
+    assert ring.folder("holder-1").audit_log.entries() == before and len(before) == 1
 
 
 def test_after_the_opening_nothing_is_confirmed(ring):
@@ -384,4 +384,4 @@ def test_under_a_joint_key_nothing_is_confirmed(tmp_path, name):
     spec, parts = read_spec("open", last(cohort, "open"))
     assert not [part for part in parts if part.startswith("confirmed-")]
     assert refusal(cohort, name, spec_frame("confirm", spec, {"roster": parts["roster"]})) == "unexpected"
-    assert all("confirmed" not in entry for entry in cohort.folder("holder-1").recorded())
+    assert all("confirmed" not in entry for entry in cohort.folder("holder-1").audit_log.entries())

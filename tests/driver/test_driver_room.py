@@ -86,7 +86,7 @@ def test_who_finds_room_later_is_in_the_sum_with_the_very_bytes_it_sealed_first(
     assert outcome.discarded == (("client-4", "no-room-yet"),) * asks and outcome.rejected == outcome.lost == ()
     assert len(set(scene.cohort.said["client-4", "round"])) == 1
     assert asks * WAIT <= scene.cohort.clock.now() - began < size.terms().deadline
-    joined = [entry for entry in scene.cohort.folder("client-4").recorded() if "joined" in entry]
+    joined = [entry for entry in scene.cohort.folder("client-4").audit_log.entries() if "joined" in entry]
     assert len(joined) == 1 and scene.updates.usage().updates == 0
     assert scene.driver.run_round(2).asked_again == 0
 

@@ -15,8 +15,9 @@ from fednode.driver import Request
 from fednode.errors import StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import read_roster, read_spec, roster_part, spec_frame
-from fednode_clients.keyfolder.audit_log import RECORD_HEAD, head_of, lags
+from fednode_clients.keyfolder.audit_log import RECORD_HEAD, AuditLog, head_of, lags
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_crypto.identity import SigningKey
 
 ROOT = SigningKey.generate().public
@@ -28,14 +29,14 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _descriptor: None)
     made = KeyFolder.create(tmp_path / "keys", "holder-1", ROOT)
     for number in range(3):
-        made.record({"round": number})
+        made.audit_log.append({"round": number})
     return made
 
 
 def earlier(folder: KeyFolder, name: str) -> None:
     """Put one file or folder back to what it was two lines ago."""
     older = KeyFolder.create(folder.path.parent / "older", "holder-1", ROOT)
-    older.record({"round": 0})
+    older.audit_log.append({"round": 0})
     place = folder.path / name
     shutil.rmtree(place) if place.is_dir() else place.unlink()
     (older.path / name).rename(place)
@@ -50,9 +51,9 @@ LOSSES = {
     "the record put back": lambda folder: earlier(folder, "record.jsonl"),
     "the state put back": lambda folder: earlier(folder, "state"),
     "the state lost": lambda folder: shutil.rmtree(folder.path / "state"),
-    "the head lost": lambda folder: folder.drop(RECORD_HEAD),
-    "the head damaged": lambda folder: folder.put(RECORD_HEAD, b"\x01" * 40),
-    "the head cut short": lambda folder: folder.put(RECORD_HEAD, b""),
+    "the head lost": lambda folder: folder.state.drop(RECORD_HEAD),
+    "the head damaged": lambda folder: folder.state.put(RECORD_HEAD, b"\x01" * 40),
+    "the head cut short": lambda folder: folder.state.put(RECORD_HEAD, b""),
 }
 
 
@@ -60,33 +61,33 @@ LOSSES = {
 def test_whatever_is_lost_or_put_back_by_itself_silences_the_member(folder, loss):
     loss(folder)
     again = KeyFolder.open(folder.path)
-    for ask in (again.recorded, lambda: again.record({"round": 9})):
+    for ask in (again.audit_log.entries, lambda: again.audit_log.append({"round": 9})):
         with pytest.raises(StoreError) as told:
             ask()
         assert "must not answer in any task" in str(told.value) and "fednode keys retire" in str(told.value)
     # nothing that is written makes it whole again
     with pytest.raises(StoreError):
-        again.recorded()
+        again.audit_log.entries()
 
 
 def test_a_line_counts_from_when_it_is_on_the_disk(folder, monkeypatch):
     with monkeypatch.context() as dead:
-        dead.setattr(KeyFolder, "put", lambda *_: (_ for _ in ()).throw(StoreError("the disk is full")))
+        dead.setattr(StateFiles, "put", lambda *_: (_ for _ in ()).throw(StoreError("the disk is full")))
         with pytest.raises(StoreError, match="full"):
-            folder.record({"round": 3})
+            folder.audit_log.append({"round": 3})
         # and no second one before the first has its head
         with pytest.raises(StoreError, match="full"):
-            folder.record({"round": 4})
-        assert [entry["round"] for entry in folder.recorded()] == [0, 1, 2, 3]
-    folder.record({"round": 4})
-    assert [entry["round"] for entry in KeyFolder.open(folder.path).recorded()] == [0, 1, 2, 3, 4]
+            folder.audit_log.append({"round": 4})
+        assert [entry["round"] for entry in folder.audit_log.entries()] == [0, 1, 2, 3]
+    folder.audit_log.append({"round": 4})
+    assert [entry["round"] for entry in KeyFolder.open(folder.path).audit_log.entries()] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("kind", ["boxes", "confirm", "open", "box-key"])
 def test_no_answer_rests_on_a_line_that_the_head_does_not_know(tmp_path, monkeypatch, kind):
     """A holder's disk is full when it would write the head; asked again it must write it, or say nothing."""
     cohort = FakeCohort(tmp_path, Size(scheme="ring"))
-    put, said = KeyFolder.put, []
+    put, said = StateFiles.put, []
 
     def full(self, name, data):
         if name == RECORD_HEAD:
@@ -95,18 +96,18 @@ def test_no_answer_rests_on_a_line_that_the_head_does_not_know(tmp_path, monkeyp
 
     def conduct(cohort, name, request):
         with monkeypatch.context() as disk:
-            disk.setattr(KeyFolder, "put", full)
+            disk.setattr(StateFiles, "put", full)
             # a line of its own, and then whatever it is asked next
             with pytest.raises(StoreError):
-                cohort.folder(name).record({"confirmed": "another", "round": 1})
+                cohort.folder(name).audit_log.append({"confirmed": "another", "round": 1})
             said.append(Envelope.from_bytes(cohort.speak(name, request), 1 << 20).about.raw().get("reason"))
         cohort.restart(name)
         frame = cohort.speak(name, request)
         folder = cohort.folder(name)
         lines = (folder.path / "record.jsonl").read_bytes()
         # whatever was answered: a record that is put back to before it does not fit any more
-        assert lags(folder.get(RECORD_HEAD), lines) is False
-        assert lags(folder.get(RECORD_HEAD), lines[: lines[:-1].rfind(b"\n") + 1]) is None
+        assert lags(folder.state.get(RECORD_HEAD), lines) is False
+        assert lags(folder.state.get(RECORD_HEAD), lines[: lines[:-1].rfind(b"\n") + 1]) is None
         return [frame]
 
     cohort.tell("holder-1", conduct, kind)
@@ -115,7 +116,7 @@ def test_no_answer_rests_on_a_line_that_the_head_does_not_know(tmp_path, monkeyp
 
 def test_a_second_roster_is_not_signed_where_the_record_is_put_back_after_a_full_disk(tmp_path, monkeypatch):
     cohort = FakeCohort(tmp_path, Size(scheme="ring"))
-    put, said = KeyFolder.put, []
+    put, said = StateFiles.put, []
 
     def full(self, name, data):
         if name == RECORD_HEAD:
@@ -130,7 +131,7 @@ def test_a_second_roster_is_not_signed_where_the_record_is_put_back_after_a_full
         record = cohort.folder(name).path / "record.jsonl"
         assert not record.exists()
         with monkeypatch.context() as disk:
-            disk.setattr(KeyFolder, "put", full)
+            disk.setattr(StateFiles, "put", full)
             said.append(told(cohort, name, request))
         said.append(told(cohort, name, request))
         record.unlink()
@@ -156,17 +157,17 @@ def test_a_client_whose_record_is_lost_does_not_even_repeat_an_update(tmp_path):
 
 
 def test_a_record_of_before_there_were_heads_is_told_of_as_such(folder):
-    folder.drop(RECORD_HEAD)
+    folder.state.drop(RECORD_HEAD)
     with pytest.raises(StoreError, match=r"a version of fednode that kept no head of it.*fednode keys retire"):
-        folder.recorded()
+        folder.audit_log.entries()
 
 
 def test_a_folder_without_its_small_files_makes_room_for_them(folder):
     shutil.rmtree(folder.path / "state")
     (folder.path / "record.jsonl").unlink()
-    assert folder.recorded() == []
-    folder.record({"round": 1})
-    assert folder.recorded() == [{"round": 1}] and (folder.path / "state").stat().st_mode & 0o777 == 0o700
+    assert folder.audit_log.entries() == []
+    folder.audit_log.append({"round": 1})
+    assert folder.audit_log.entries() == [{"round": 1}] and (folder.path / "state").stat().st_mode & 0o777 == 0o700
 
 
 def test_who_reads_while_another_adds_is_not_told_of_a_loss(folder):
@@ -174,32 +175,32 @@ def test_who_reads_while_another_adds_is_not_told_of_a_loss(folder):
 
     def add():
         for number in range(3, 60):
-            KeyFolder.open(folder.path).record({"round": number})
+            KeyFolder.open(folder.path).audit_log.append({"round": number})
 
     adding = threading.Thread(target=add)
     adding.start()
     reader = KeyFolder.open(folder.path)
     while adding.is_alive():
         try:
-            reader.recorded()
+            reader.audit_log.entries()
         except StoreError as error:
             faults.append(error)
     adding.join()
-    assert faults == [] and len(reader.recorded()) == 60
+    assert faults == [] and len(reader.audit_log.entries()) == 60
 
 
 def test_a_head_that_changes_while_the_record_is_read_is_read_again(folder, monkeypatch):
     """The worst order: head, two whole new lines, record."""
-    read, writer = KeyFolder._record_bytes, KeyFolder.open(folder.path)
+    read, writer = AuditLog._bytes, KeyFolder.open(folder.path).audit_log
     left = [3, 4]
 
     def late(self):
         while self is not writer and left:
-            writer.record({"round": left.pop(0)})
+            writer.append({"round": left.pop(0)})
         return read(self)
 
-    monkeypatch.setattr(KeyFolder, "_record_bytes", late)
-    assert [entry["round"] for entry in folder.recorded()] == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(AuditLog, "_bytes", late)
+    assert [entry["round"] for entry in folder.audit_log.entries()] == [0, 1, 2, 3, 4]
 
 
 @settings(max_examples=60, deadline=None)

@@ -166,7 +166,7 @@ def test_a_reveal_of_a_task_that_was_never_committed_to(kit):
 def test_the_shares_of_a_secret_are_boxed_for_one_holder_each(kit):
     bundle = split_parts(reveal(kit, commitments(kit).parts()).body, 4)
     assert set(bundle) == {"part", "share-1", "share-2", "share-3"}
-    kept = kit.holder("holder-1").folder.get(f"key-secret/{TASK}")
+    kept = kit.holder("holder-1").folder.state.get(f"key-secret/{TASK}")
     secrets = kit.scheme.restore_contribution(kit.size.sum_params(), kit.task().key_context(), kept).shares()
     assert all(secret not in join_parts(bundle) for secret in secrets.values())
 
@@ -178,7 +178,7 @@ def test_an_honest_join_drops_the_secret_and_keeps_the_share(kit):
     answer = kit.holder("holder-1").handle(join_frame(kit))
     folder = kit.folder("holder-1")
     assert answer.head.kind == "key-joined"
-    assert folder.get(f"key-secret/{TASK}") is None and folder.get(f"share/{TASK}") is not None
+    assert folder.state.get(f"key-secret/{TASK}") is None and folder.state.get(f"share/{TASK}") is not None
 
 
 def without(prefix):
@@ -225,7 +225,7 @@ def boxed_for_another(kit, parts):
 def test_what_is_missing_swapped_or_changed_is_no_key(kit, frame, reason):
     data = frame(kit)
     must_refuse(lambda: kit.holder("holder-1").handle(data), reason)
-    assert kit.folder("holder-1").get(f"share/{TASK}") is None
+    assert kit.folder("holder-1").state.get(f"share/{TASK}") is None
 
 
 # --- the task, at a client
@@ -252,7 +252,7 @@ def test_a_client_believes_its_own_enrolment_key_alone(kit):
     parts = published(kit)
     must_refuse(lambda: take(kit, parts | {"cohort": other_cohort(kit).to_bytes()}), "unknown-cohort")
     must_refuse(lambda: take(kit, parts | {"cohort": b"{}"}), "malformed")
-    assert kit.client("client-1").folder.get(f"task/{TASK}") is None
+    assert kit.client("client-1").folder.state.get(f"task/{TASK}") is None
 
 
 def test_a_key_part_that_was_changed_after_its_commitment(kit):
@@ -277,9 +277,9 @@ def test_a_second_key_for_the_same_task(kit, tmp_path):
     take(kit, parts)
     for name in kit.size.holder_names:
         for kept in ("key-card", "key-heads", "key-secret", "task", "task-key", "share", "answer"):
-            kit.folder(name).drop(f"{kept}/{TASK}")
+            kit.folder(name).state.drop(f"{kept}/{TASK}")
         (kit.root / "keys" / name / "record.jsonl").unlink()
-        kit.folder(name).drop(RECORD_HEAD)
+        kit.folder(name).state.drop(RECORD_HEAD)
         kit.restart(name)
     kit.root.joinpath("ledger.jsonl").unlink()
     second = published(kit)

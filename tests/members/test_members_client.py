@@ -82,7 +82,7 @@ def test_a_retry_of_the_same_spec_gives_the_same_bytes(tmp_path, secure):
     assert judge(desk.client, desk.spec()) == frame
     desk.restart()
     assert judge(desk.client, desk.spec()) == frame
-    assert len(desk.client.folder.recorded()) == 1
+    assert len(desk.client.folder.audit_log.entries()) == 1
 
 
 def test_a_new_round_is_a_new_update(desk):
@@ -108,7 +108,7 @@ def test_another_model_version_is_another_spec(desk):
 
 def test_a_round_that_was_joined_but_whose_bytes_are_gone_is_not_sealed_again(desk):
     desk.join(desk.spec())
-    desk.client.folder.drop(f"sealed/{TASK}")
+    desk.client.folder.state.drop(f"sealed/{TASK}")
     desk.must_refuse(desk.spec(), "second-spec")
 
 
@@ -185,14 +185,14 @@ def test_nothing_is_sealed_that_was_not_judged(desk):
     judge(desk.client, desk.spec())
     with pytest.raises(PeerFault, match="no-consent"):
         desk.client.answer(desk.spec(clip=0.5), FakeSum(np.zeros(5)))
-    assert desk.client.folder.recorded() == []
+    assert desk.client.folder.audit_log.entries() == []
 
 
 def test_one_judgement_is_good_for_one_update(desk):
     desk.join(desk.spec())
     with pytest.raises(PeerFault, match="no-consent"):
         desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
-    assert len(desk.client.folder.recorded()) == 1
+    assert len(desk.client.folder.audit_log.entries()) == 1
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_sum_that_no_honest_training_gives_is_not_sent(desk, total, words):
     judge(desk.client, desk.spec())
     with pytest.raises(ValueError, match=words):
         desk.client.answer(desk.spec(), total)
-    assert desk.client.folder.recorded() == [] and desk.client.folder.get(f"sealed/{TASK}") is None
+    assert desk.client.folder.audit_log.entries() == [] and desk.client.folder.state.get(f"sealed/{TASK}") is None
     # the round is still to be had with an honest one
     assert len(desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))) > 0
 
@@ -231,7 +231,7 @@ def test_an_update_that_cannot_be_recorded_is_not_sent(desk, monkeypatch):
         patched.setattr(files.os, "fsync", full)
         with pytest.raises(StoreError, match="No space left"):
             desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
-    assert desk.client.folder.recorded() == []
+    assert desk.client.folder.audit_log.entries() == []
     assert len(desk.join(desk.spec())) > 0
 
 

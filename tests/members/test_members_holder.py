@@ -48,11 +48,11 @@ class Desk:
     def must_refuse(self, frame: bytes, reason: str, restarted=True) -> None:
         """Refused, with nothing recorded, by this process and by the next."""
         for _ in range(1 + restarted):
-            before = self.kit.folder("holder-1").recorded()
+            before = self.kit.folder("holder-1").audit_log.entries()
             with pytest.raises(PeerFault) as refused:
                 self.ask(frame)
             assert refused.value.reason == reason
-            assert self.kit.folder("holder-1").recorded() == before
+            assert self.kit.folder("holder-1").audit_log.entries() == before
             self.kit.restart("holder-1")
 
 
@@ -185,12 +185,12 @@ def test_the_same_question_gets_the_same_bytes(tmp_path, secure):
     assert desk.ask(desk.frame()).to_bytes() == first
     desk.kit.restart("holder-1")
     assert desk.ask(desk.frame()).to_bytes() == first
-    assert len([line for line in desk.kit.folder("holder-1").recorded() if line.get("round") == 1]) == 1
+    assert len([line for line in desk.kit.folder("holder-1").audit_log.entries() if line.get("round") == 1]) == 1
 
 
 def test_a_lost_answer_is_not_made_a_second_time(desk):
     desk.ask(desk.frame())
-    desk.kit.folder("holder-1").drop(f"answer/{TASK}")
+    desk.kit.folder("holder-1").state.drop(f"answer/{TASK}")
     desk.must_refuse(desk.frame(), "already-opened")
 
 
@@ -259,14 +259,14 @@ def test_no_answer_leaves_before_the_record_is_on_the_disk(desk, monkeypatch):
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
-    before = desk.kit.folder("holder-1").recorded()
+    before = desk.kit.folder("holder-1").audit_log.entries()
     with monkeypatch.context() as patched:
         patched.setattr(files.os, "fsync", full)
         with pytest.raises(StoreError, match="No space left"):
             desk.ask(desk.frame())
-    assert desk.kit.folder("holder-1").recorded() == before
+    assert desk.kit.folder("holder-1").audit_log.entries() == before
     assert desk.ask(desk.frame()).head.kind == "answer"
-    assert len(desk.kit.folder("holder-1").recorded()) == len(before) + 1
+    assert len(desk.kit.folder("holder-1").audit_log.entries()) == len(before) + 1
 
 
 def test_a_damaged_record_silences_the_holder(desk):

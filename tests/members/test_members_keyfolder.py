@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 from fednode.errors import ConfigError, StoreError
-from fednode_clients.keyfolder.folder import PUBLIC_KIND, SECRET_KIND, KeyFolder
+from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, SECRET_KIND
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey, open_box, seal_box
 
 ROOT = SigningKey.generate().public
@@ -21,8 +22,8 @@ def folder(tmp_path):
 def test_nobody_else_can_read_it(folder):
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert (folder.path / "state").stat().st_mode & 0o777 == 0o700
-    folder.put("share/task", b"secret")
-    folder.record({"joined": "task"})
+    folder.state.put("share/task", b"secret")
+    folder.audit_log.append({"joined": "task"})
     secret = [folder.path / "identity.json", folder.path / "record.jsonl", *(folder.path / "state").iterdir()]
     assert len(secret) == 4 and {path.stat().st_mode & 0o777 for path in secret} == {0o600}
 
@@ -82,52 +83,52 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_state_is_kept_by_name_and_stays_inside(folder):
     for name in ("share/a", "share/b", "../../etc/passwd", "x" * 500):
-        folder.put(name, name.encode())
+        folder.state.put(name, name.encode())
     again = KeyFolder.open(folder.path)
-    assert [again.get(name) for name in ("share/a", "share/b")] == [b"share/a", b"share/b"]
-    assert again.get("../../etc/passwd") == b"../../etc/passwd" and again.get("never") is None
+    assert [again.state.get(name) for name in ("share/a", "share/b")] == [b"share/a", b"share/b"]
+    assert again.state.get("../../etc/passwd") == b"../../etc/passwd" and again.state.get("never") is None
     assert len(list((folder.path / "state").iterdir())) == 4
-    folder.drop("share/a")
-    folder.drop("share/a")
-    assert folder.get("share/a") is None and folder.get("share/b") == b"share/b"
+    folder.state.drop("share/a")
+    folder.state.drop("share/a")
+    assert folder.state.get("share/a") is None and folder.state.get("share/b") == b"share/b"
 
 
 def test_the_record_is_what_was_written_in_order(folder):
-    assert folder.recorded() == []
+    assert folder.audit_log.entries() == []
     for number in (1, 2, 3):
-        folder.record({"opened": "task", "round": number})
-    assert KeyFolder.open(folder.path).recorded() == [{"opened": "task", "round": n} for n in (1, 2, 3)]
+        folder.audit_log.append({"opened": "task", "round": number})
+    assert KeyFolder.open(folder.path).audit_log.entries() == [{"opened": "task", "round": n} for n in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("torn", [b"{", b'{"opened":"task","round":2}', b"\x00\x00"])
 def test_a_line_that_a_crash_left_without_its_end_does_not_count_and_does_not_spread(folder, torn):
-    folder.record({"round": 1})
+    folder.audit_log.append({"round": 1})
     with (folder.path / "record.jsonl").open("ab") as file:
         file.write(torn)
-    assert folder.recorded() == [{"round": 1}]
-    folder.record({"round": 3})
-    assert folder.recorded() == [{"round": 1}, {"round": 3}]
+    assert folder.audit_log.entries() == [{"round": 1}]
+    folder.audit_log.append({"round": 3})
+    assert folder.audit_log.entries() == [{"round": 1}, {"round": 3}]
 
 
 @pytest.mark.parametrize("line", [b"{\n", b"\xff\n", b"\n"])
 def test_a_whole_line_that_is_damaged_is_not_passed_over(folder, line):
-    folder.record({"round": 1})
+    folder.audit_log.append({"round": 1})
     with (folder.path / "record.jsonl").open("ab") as file:
         file.write(line)
     with pytest.raises(StoreError, match="must not answer"):
-        folder.recorded()
+        folder.audit_log.entries()
 
 
 def test_what_cannot_be_read_or_written_is_a_store_error(folder):
     (folder.path / "record.jsonl").mkdir()
-    for attempt in (folder.recorded, lambda: folder.record({})):
+    for attempt in (folder.audit_log.entries, lambda: folder.audit_log.append({})):
         with pytest.raises(StoreError):
             attempt()
-    folder.put("a", b"a")
+    folder.state.put("a", b"a")
     (stored,) = (folder.path / "state").iterdir()
     stored.unlink()
     stored.mkdir()
-    for attempt in (lambda: folder.get("a"), lambda: folder.put("a", b"b")):
+    for attempt in (lambda: folder.state.get("a"), lambda: folder.state.put("a", b"b")):
         with pytest.raises(StoreError):
             attempt()
 

@@ -221,7 +221,7 @@ def test_models_of_other_names_leave_nothing_behind(desk, restarted, same_task):
 def test_a_crash_while_another_model_is_written_leaves_nothing_that_is_not_found_again(desk, monkeypatch, writes):
     desk.frozen = other_model(1)
     desk.take(desk.spec(1, model(1)), model(1))
-    put, left = type(desk.room._folder).put, [1] * writes
+    put, left = type(desk.room._folder.state).put, [1] * writes
 
     def dying(folder, name, data):
         if not left:
@@ -229,7 +229,7 @@ def test_a_crash_while_another_model_is_written_leaves_nothing_that_is_not_found
         left.pop()
         put(folder, name, data)
 
-    monkeypatch.setattr(type(desk.room._folder), "put", dying)
+    monkeypatch.setattr(type(desk.room._folder.state), "put", dying)
     desk.frozen = other_model(2)
     try:
         desk.take(desk.spec(2, model(2)), model(2))
@@ -247,7 +247,7 @@ def test_a_crash_while_another_model_is_written_leaves_nothing_that_is_not_found
 @pytest.mark.parametrize("junk", [b"", b"junk", b"\xff" * 500])
 def test_an_index_that_is_damaged_is_written_anew(icy, junk):
     icy.take(icy.spec(1, model(1)), model(1))
-    icy.kit.folder("client-1").put("copy", junk)
+    icy.kit.folder("client-1").state.put("copy", junk)
     icy.restart()
     icy.take(icy.spec(2, model(2)), model(2))
     icy.restart()
@@ -276,9 +276,9 @@ def test_nothing_is_written_where_everything_changes_every_time(desk):
 def test_only_what_changed_is_written_again(icy, monkeypatch):
     icy.take(icy.spec(1, model(1)), model(1))
     written = []
-    put = type(icy.room._folder).put
+    put = type(icy.room._folder.state).put
     monkeypatch.setattr(
-        type(icy.room._folder), "put", lambda self, name, data: (written.append(name), put(self, name, data))
+        type(icy.room._folder.state), "put", lambda self, name, data: (written.append(name), put(self, name, data))
     )
     icy.take(icy.spec(2, model(2)), model(2), chunks=chunked(model(2)))
     assert written == ["copy/w/0", "copy/b/0", "copy"]
@@ -301,7 +301,7 @@ def test_a_damaged_file_is_no_copy(icy, spoil):
 
 def test_a_crash_between_two_files_leaves_no_mix(icy, monkeypatch):
     icy.take(icy.spec(1, model(1)), model(1))
-    put, left = type(icy.room._folder).put, [1]
+    put, left = type(icy.room._folder.state).put, [1]
 
     def dying(folder, name, data):
         if not left:
@@ -309,7 +309,7 @@ def test_a_crash_between_two_files_leaves_no_mix(icy, monkeypatch):
         left.pop()
         put(folder, name, data)
 
-    monkeypatch.setattr(type(icy.room._folder), "put", dying)
+    monkeypatch.setattr(type(icy.room._folder.state), "put", dying)
     with pytest.raises(KeyboardInterrupt):
         icy.take(icy.spec(2, model(2)), model(2), chunks=chunked(model(2)))
     monkeypatch.undo()

@@ -16,7 +16,9 @@ from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.records import arrays_of, frame_of, to_arrays, to_content
 from fednode_clients.client.model_copy import ModelCopyStore
+from fednode_clients.keyfolder.audit_log import AuditLog
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.limits import MemberLimits
 from fednode_clients.membership import MemberParts, Members, NodeContext, key_folder, member_name
 from fednode_clients.mods import clip_of, gradient_sum, limits_mod, privacy_mods, query_frame, read_sum, sealing_mod
@@ -157,7 +159,7 @@ def test_sealing_without_consent(stage):
     shown = stage.message()
     shown.content["arrays"] = to_arrays(ARRAYS)
     assert reason_of(stage.run(shown, careless, mods)) == "no-consent"
-    assert stage.kit.folder("client-1").recorded() == []
+    assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
 def test_consent_alone_is_not_what_the_mods_are(stage):
@@ -197,7 +199,7 @@ BAD_SUMS = {
 def test_anything_but_a_clipped_sum_becomes_a_refusal(stage, content):
     envelope = stage.run(stage.message(), answering(content))
     assert reason_of(envelope) in ("bad-update", "malformed", "wrong-shape")
-    assert stage.kit.folder("client-1").recorded() == []
+    assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
 def test_float32_sums_are_taken(stage):
@@ -218,7 +220,7 @@ def test_an_exception_of_the_training_function_is_not_sealed(stage):
     envelope = stage.run(stage.message(), broken)
     assert reason_of(envelope) == "training-failed"
     assert envelope.about.text("detail", 512) == "the training function raised an error; see this member's log"
-    assert stage.kit.folder("client-1").recorded() == []
+    assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
 def raising(make):
@@ -322,7 +324,7 @@ def test_no_train_message_leaves_a_mod_as_an_exception(stage, content, mods):
     envelope = stage.run(message, answering(RecordDict), chosen)
     assert reason_of(envelope) in ("malformed", "unexpected", "damaged")
     assert envelope.signed.verified(stage.kit.cohort).name == "client-1"
-    assert stage.seen == [] and stage.kit.folder("client-1").recorded() == []
+    assert stage.seen == [] and stage.kit.folder("client-1").audit_log.entries() == []
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
@@ -351,9 +353,12 @@ def full_disk(*_):
     raise StoreError("could not write /keys/secret/record.jsonl") from OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(("verb", "trained"), [("get", 0), ("recorded", 0), ("record", 1), ("put", 1)])
-def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, verb, trained):
-    monkeypatch.setattr(KeyFolder, verb, full_disk)
+@pytest.mark.parametrize(
+    ("part", "verb", "trained"),
+    [(StateFiles, "get", 0), (AuditLog, "entries", 0), (AuditLog, "append", 1), (StateFiles, "put", 1)],
+)
+def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, part, verb, trained):
+    monkeypatch.setattr(part, verb, full_disk)
     envelope = stage.run(stage.message(), honest)
     assert reason_of(envelope) == "member-storage" and len(stage.seen) == trained
     detail = envelope.about.text("detail", 512)

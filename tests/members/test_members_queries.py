@@ -234,10 +234,10 @@ def test_a_damaged_share_of_a_joint_key_is_a_refusal_that_says_so(tmp_path):
     cohort.begun().run_round(1)
     frame = next(request.frame for name, request in cohort.asked("open") if name == "holder-1")
     folder = cohort.folder("holder-1")
-    folder.put(f"share/{TASK}", (folder.get(f"share/{TASK}") or b"")[:-1])
-    folder.drop(f"answer/{TASK}")
+    folder.state.put(f"share/{TASK}", (folder.state.get(f"share/{TASK}") or b"")[:-1])
+    folder.state.drop(f"answer/{TASK}")
     (folder.path / "record.jsonl").unlink()
-    folder.drop(RECORD_HEAD)
+    folder.state.drop(RECORD_HEAD)
     cohort.restart("holder-1")
     assert "damaged" in refused(cohort, "holder-1", frame)
 

@@ -54,7 +54,7 @@ def test_every_request_of_a_closed_task_is_refused_and_a_new_task_is_taken(cohor
         "retired"
     }
     # nothing is left that could open or repeat anything, and the record can be looked at
-    assert list((folder.path / "state").iterdir()) == [] and folder.recorded() == []
+    assert list((folder.path / "state").iterdir()) == [] and folder.audit_log.entries() == []
     assert (folder.path / "record-1.jsonl").read_bytes().count(b"\n") >= 1
     if cohort.size.scheme == "ring":
         give(cohort, name, "task-2")
@@ -90,18 +90,18 @@ def test_identity_and_trust_alone_are_a_member_and_know_no_task(cohort):
 def test_a_damaged_record_still_names_its_tasks(tmp_path):
     folder = KeyFolder.create(tmp_path / "keys", "holder-1", SigningKey.generate().public)
     for verb in ("joined", "confirmed", "opened"):
-        folder.record({verb: f"task of {verb}", "round": 1})
+        folder.audit_log.append({verb: f"task of {verb}", "round": 1})
     record = folder.path / "record.jsonl"
     record.write_bytes(b'not JSON\n7\n{"opened":8}\n' + record.read_bytes() + b'{"joined":"torn"')
     with pytest.raises(StoreError):
-        folder.recorded()
+        folder.audit_log.entries()
     assert retire(folder).closed == 3
     for verb in ("joined", "confirmed", "opened"):
         with pytest.raises(PeerFault, match="retired"):
-            folder.require_open(f"task of {verb}")
-    folder.require_open("another")
-    folder.record({"joined": "another", "round": 1})
-    assert len(folder.recorded()) == 1
+            folder.tasks.require_open(f"task of {verb}")
+    folder.tasks.require_open("another")
+    folder.audit_log.append({"joined": "another", "round": 1})
+    assert len(folder.audit_log.entries()) == 1
 
 
 @pytest.mark.parametrize("verb", ["unlink", "rename"])
@@ -133,7 +133,7 @@ def test_a_mark_that_cannot_be_read_is_no_permission(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "exists", denied)
     with pytest.raises(StoreError, match="Permission denied"):
-        folder.require_open(TASK)
+        folder.tasks.require_open(TASK)
 
 
 def test_a_retired_holder_gives_no_key_for_a_later_round(cohort):
@@ -148,6 +148,6 @@ def test_a_named_task_that_the_folder_does_not_know_is_closed_and_said(cohort):
     assert retire(folder, ["tsak-1", TASK, "run-7", "tsak-1"]) == Retired(3, ("tsak-1", "run-7"))
     for task in (TASK, "tsak-1", "run-7"):
         with pytest.raises(PeerFault, match="retired"):
-            folder.require_open(task)
+            folder.tasks.require_open(task)
     # known by now, as is what the folder took before
     assert retire(folder, [TASK, "run-7"]) == Retired(3, ())

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> KeyFolder:
 
 def reason(folder: KeyFolder, task: str, most: int) -> str:
     try:
-        folder.admit(task, most)
+        folder.tasks.admit(task, most)
     except PeerFault as fault:
         return fault.reason
     return "admitted"
@@ -69,7 +69,7 @@ def test_processes_that_count_at_once_take_no_more_together(folder: KeyFolder) -
 def test_a_disk_that_cannot_count_admits_nobody(folder: KeyFolder) -> None:
     (folder.path / "tasks").touch()
     with pytest.raises(StoreError, match="could not"):
-        folder.admit("task", 3)
+        folder.tasks.admit("task", 3)
 
 
 @pytest.mark.parametrize("member", ["client-1", "holder-1"])
@@ -80,7 +80,7 @@ def test_a_boxed_task_too_many_is_refused_with_a_reason_and_leaves_nothing(tmp_p
         give(kit, member, TaskCard(f"{TASK}-{number}", task.cohort, task.sum_params))
     before = files(kit.folder(member))
     for number in range(2, 6):
-        with pytest.raises(PeerFault, match="2 tasks taken, 2 are my most") as refused:
+        with pytest.raises(PeerFault, match="2 tasks taken") as refused:
             give(kit, member, TaskCard(f"{TASK}-{number}", task.cohort, task.sum_params))
         assert refused.value.reason == "task-cap"
     give(kit, member, TaskCard(f"{TASK}-1", task.cohort, task.sum_params))
@@ -116,9 +116,7 @@ def test_tasks_that_were_closed_make_room_and_stay_refused_for_ever(tmp_path: Pa
         for name in fresh:
             give(kit, member, TaskCard(name, task.cohort, task.sum_params))
         taken += fresh
-        with pytest.raises(
-            PeerFault, match=r"set max-tasks higher .* or run fednode keys retire .* closes all of them"
-        ):
+        with pytest.raises(PeerFault, match=r"max-tasks .* fednode keys retire "):
             give(kit, member, TaskCard(TASK, task.cohort, task.sum_params))
         assert retire(kit.folder(member)).closed == len(taken)
         kit.restart(member)
@@ -127,7 +125,7 @@ def test_tasks_that_were_closed_make_room_and_stay_refused_for_ever(tmp_path: Pa
                 give(kit, member, TaskCard(name, task.cohort, task.sum_params))
             assert refused.value.reason == "retired"
             with pytest.raises(PeerFault, match="retired"):
-                kit.folder(member).admit(name, 2)
+                kit.folder(member).tasks.admit(name, 2)
     give(kit, member, TaskCard(TASK, task.cohort, task.sum_params))
     # no more than before, whatever was closed
     give(kit, member, TaskCard("another", task.cohort, task.sum_params))

@@ -31,7 +31,11 @@ def leave(folder: KeyFolder, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     with monkeypatch.context() as last:
         last.setattr(Path, "replace", dead)
         last.setattr(Path, "unlink", dead)
-        writes = (lambda: retire(folder, "1"), lambda: folder.admit("1", 3), lambda: folder.put("share/1", b"secret"))
+        writes = (
+            lambda: retire(folder, "1"),
+            lambda: folder.tasks.admit("1", 3),
+            lambda: folder.state.put("share/1", b"secret"),
+        )
         for write in writes:
             with pytest.raises(Killed):
                 write()
@@ -43,14 +47,18 @@ def halves(folder: KeyFolder) -> set[str]:
 
 
 def test_what_a_crash_left_is_gone_once_somebody_is_alone(folder: KeyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.put("share/2", b"kept")
-    folder.record({"round": 1})
+    folder.state.put("share/2", b"kept")
+    folder.audit_log.append({"round": 1})
     assert leave(folder, monkeypatch) == {"state", "tasks", "retired"}
     before = {path for path in folder.path.rglob("*") if not path.name.startswith(".")}
     with exclusive(KeyFolder.open(folder.path)):
         assert halves(folder) == set()
     assert {path for path in folder.path.rglob("*") if not path.name.startswith(".")} == before
-    assert folder.get("share/2") == b"kept" and folder.get("share/1") is None and len(folder.recorded()) == 1
+    assert (
+        folder.state.get("share/2") == b"kept"
+        and folder.state.get("share/1") is None
+        and len(folder.audit_log.entries()) == 1
+    )
 
 
 def test_what_another_writes_just_now_stays(folder: KeyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +71,7 @@ def test_what_another_writes_just_now_stays(folder: KeyFolder, monkeypatch: pyte
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", slow)
-    writer = threading.Thread(target=lambda: KeyFolder.open(folder.path).put("copy", b"a chunk"))
+    writer = threading.Thread(target=lambda: KeyFolder.open(folder.path).state.put("copy", b"a chunk"))
     writer.start()
     try:
         assert written.wait(60)
@@ -72,7 +80,7 @@ def test_what_another_writes_just_now_stays(folder: KeyFolder, monkeypatch: pyte
     finally:
         go.set()
         writer.join()
-    assert folder.get("copy") == b"a chunk" and halves(folder) == set()
+    assert folder.state.get("copy") == b"a chunk" and halves(folder) == set()
 
 
 def test_only_files_aside_are_swept_and_a_folder_that_is_not_there_is_none(tmp_path: Path) -> None:
@@ -90,5 +98,5 @@ def test_what_cannot_be_removed_keeps_nobody_from_working(folder: KeyFolder) -> 
     aside = folder.path / "state" / f".{'0' * 40}.01234567"
     aside.mkdir()
     with exclusive(folder):
-        folder.put("share/1", b"kept")
-    assert folder.get("share/1") == b"kept" and aside.exists()
+        folder.state.put("share/1", b"kept")
+    assert folder.state.get("share/1") == b"kept" and aside.exists()

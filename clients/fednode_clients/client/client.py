@@ -60,7 +60,7 @@ class Client:
         "past-round", "not-a-client"; `StoreError` if its record is lost, also where it would only repeat itself.
         """
         known = self._willing(spec)
-        self.folder.recorded()
+        self.folder.audit_log.entries()
         sealed = self._sealed_for(spec)
         if sealed is not None:
             # it is sent again, whether the model is still here or not
@@ -99,15 +99,15 @@ class Client:
         return verified
 
     def _sealed_for(self, spec: RoundSpec) -> bytes | None:
-        sealed = self.folder.get(f"sealed/{spec.task}")
+        sealed = self.folder.state.get(f"sealed/{spec.task}")
         return sealed[32:] if sealed is not None and sealed[:32] == spec.digest() else None
 
     def _earlier(self, spec: RoundSpec) -> bytes | None:
         again = self._sealed_for(spec)
         if again is not None:
             return again
-        sealed = self.folder.get(f"sealed/{spec.task}")
-        joined = [entry for entry in self.folder.recorded() if entry.get("joined") == spec.task]
+        sealed = self.folder.state.get(f"sealed/{spec.task}")
+        joined = [entry for entry in self.folder.audit_log.entries() if entry.get("joined") == spec.task]
         if sealed is not None and sealed[:32].hex() not in [entry.get("spec") for entry in joined]:
             raise damaged(self.folder.path, "the record does not hold what was sealed")
         if any(entry.get("round") == spec.round for entry in joined):
@@ -150,7 +150,7 @@ class Client:
         frame = self.folder.signer.write("update", topic, sealed.payload, attached=attached).to_bytes()
         # the record first: after a crash in between, the round counts as joined and is never sealed a second time
         del self._agreed[topic.spec]
-        self.folder.record(
+        self.folder.audit_log.append(
             {
                 "joined": spec.task,
                 "round": spec.round,
@@ -158,7 +158,7 @@ class Client:
                 "spec": sealed.spec_digest.hex(),
             }
         )
-        self.folder.put(f"sealed/{spec.task}", sealed.spec_digest + frame)
+        self.folder.state.put(f"sealed/{spec.task}", sealed.spec_digest + frame)
         return frame
 
     def refuse(self, spec: RoundSpec, fault: PeerFault) -> bytes:
@@ -166,7 +166,7 @@ class Client:
         return refusal(self.folder, Topic(spec.task, spec.round, spec.digest()), fault)
 
     def _task(self, task: str) -> tuple[KnownTask, Sealer]:
-        self.folder.require_open(task)
+        self.folder.tasks.require_open(task)
         if task not in self._known:
             self._remember(recalled_task(self.folder, self._schemes, task))
         return self._known[task]

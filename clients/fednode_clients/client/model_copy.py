@@ -113,15 +113,15 @@ class ModelCopyStore:
         if listed != copy.outline:
             # no chunk lies here that the index does not name, whatever other models and tasks came before
             self._drop_others(copy.outline, listed)
-            self._folder.put(_INDEX, index)
+            self._folder.state.put(_INDEX, index)
         for chunk in copy.outline.chunks():
             array = copy.arrays[chunk.array]
             if before is None or before.task != copy.task or before.arrays.get(chunk.array) is not array:
                 flat = array.reshape(-1)[chunk.first : chunk.first + chunk.count]
-                self._folder.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
+                self._folder.state.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
         # every chunk is checked again when it is read: what a crash leaves in between is no copy
         if listed == copy.outline:
-            self._folder.put(_INDEX, index)
+            self._folder.state.put(_INDEX, index)
         self._on_disk = copy
 
     def _listed(self) -> Outline | None:
@@ -129,7 +129,7 @@ class ModelCopyStore:
         if self._on_disk is not None:
             return self._on_disk.outline
         try:
-            index = self._folder.get(_INDEX)
+            index = self._folder.state.get(_INDEX)
             return None if index is None else Outline.from_bytes(unpack(_INDEX, index).body)
         except PeerFault:
             return None
@@ -138,11 +138,11 @@ class ModelCopyStore:
         kept = {chunk.id for chunk in outline.chunks()}
         for chunk in () if listed is None else listed.chunks():
             if chunk.id not in kept:
-                self._folder.drop(f"{_INDEX}/{chunk.id}")
+                self._folder.state.drop(f"{_INDEX}/{chunk.id}")
 
     def _recalled(self, task: str) -> ModelCopy | None:
         """The copy of this task in the key folder, if it is whole."""
-        index = self._folder.get(_INDEX)
+        index = self._folder.state.get(_INDEX)
         if index is None:
             return None
         try:
@@ -152,7 +152,7 @@ class ModelCopyStore:
             outline = Outline.from_bytes(frame.body)
             if fields.text("task") != task:
                 return None
-            found = {chunk.id: self._folder.get(f"{_INDEX}/{chunk.id}") for chunk in outline.chunks()}
+            found = {chunk.id: self._folder.state.get(f"{_INDEX}/{chunk.id}") for chunk in outline.chunks()}
             chunks = {name: np.frombuffer(data, "<f4") for name, data in found.items() if data is not None}
             _check(outline, chunks)
             arrays = _assembled(outline, chunks, {})

@@ -36,7 +36,7 @@ class BoxStore:
         Raises `PeerFault`: "past-round" for a round before the one that has a key now, "round-closed" for one that had
         a key which was destroyed.
         """
-        kept = self.folder.get(f"box-key/{task}")
+        kept = self.folder.state.get(f"box-key/{task}")
         if kept is not None:
             current = int.from_bytes(kept[:_ROUND], "little")
             if current > round_number:
@@ -48,8 +48,8 @@ class BoxStore:
                     Reason.ROUND_CLOSED, f"the key of round {round_number} was destroyed: the round is over"
                 )
         fresh = BoxKey.generate()
-        self.folder.drop(f"boxes/{task}")
-        self.folder.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
+        self.folder.state.drop(f"boxes/{task}")
+        self.folder.state.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
         return fresh
 
     def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
@@ -68,7 +68,7 @@ class BoxStore:
                 good[name] = box
             except Tampered:
                 struck.append(name)
-        self.folder.put(f"boxes/{spec.task}", digest + join_parts(good))
+        self.folder.state.put(f"boxes/{spec.task}", digest + join_parts(good))
         return struck
 
     def require(self, spec: RoundSpec, names: Iterable[str]) -> Mapping[str, bytes]:
@@ -77,7 +77,7 @@ class BoxStore:
         Raises `PeerFault("bad-request")`.
         """
         self._current(spec)
-        kept = self.folder.get(f"boxes/{spec.task}") or b""
+        kept = self.folder.state.get(f"boxes/{spec.task}") or b""
         if kept[:32] != spec.digest():
             raise PeerFault(Reason.BAD_REQUEST, "no boxes of this round are here")
         boxes = split_parts(kept[32:], _MOST_BOXES)
@@ -97,13 +97,13 @@ class BoxStore:
 
         Harmless for any round but the one that has a key. A full disk does not keep either.
         """
-        kept = self.folder.get(f"box-key/{task}")
+        kept = self.folder.state.get(f"box-key/{task}")
         if kept is not None and int.from_bytes(kept[:_ROUND], "little") == round_number:
-            self.folder.shorten(f"box-key/{task}", _ROUND)
-            self.folder.drop(f"boxes/{task}")
+            self.folder.state.shorten(f"box-key/{task}", _ROUND)
+            self.folder.state.drop(f"boxes/{task}")
 
     def _current(self, spec: RoundSpec) -> BoxKey:
-        kept = self.folder.get(f"box-key/{spec.task}") or b""
+        kept = self.folder.state.get(f"box-key/{spec.task}") or b""
         if len(kept) <= _ROUND or int.from_bytes(kept[:_ROUND], "little") != spec.round:
             raise PeerFault(Reason.BAD_REQUEST, f"round {spec.round} has no key here")
         return BoxKey.from_private_bytes(kept[_ROUND:])

@@ -47,21 +47,21 @@ class KeyCeremony:
         card, me = verified_card(self.folder, task, parts)
         if me.role != "holder":
             raise PeerFault(Reason.NOT_A_HOLDER, f"{self.folder.name} holds no keys")
-        if self.folder.get(f"share/{task}") is not None:
+        if self.folder.state.get(f"share/{task}") is not None:
             raise PeerFault(Reason.ALREADY_JOINED, f"{self.folder.name} has its share of the key of {task}")
         wanted = join_parts(card.parts())
-        if self.folder.get(f"key-card/{task}") not in (None, wanted):
+        if self.folder.state.get(f"key-card/{task}") not in (None, wanted):
             raise PeerFault(Reason.SECOND_KEY, f"{task} has another cohort or other parameters already")
         try:
             mine = self._contribution(card)
         except CryptoError as error:
             raise PeerFault(Reason.BAD_PARAMETERS, str(error)) from error
-        self.folder.put(f"key-card/{task}", wanted)
+        self.folder.state.put(f"key-card/{task}", wanted)
         return self._write("key-commitment", task, mine.commitment)
 
     def _contribution(self, card: TaskCard) -> Contribution:
         scheme = keyed(card, self._schemes)
-        kept = self.folder.get(f"key-secret/{card.task}")
+        kept = self.folder.state.get(f"key-secret/{card.task}")
         if kept is not None:
             try:
                 return scheme.restore_contribution(card.sum_params, card.key_context(), kept)
@@ -69,8 +69,8 @@ class KeyCeremony:
                 raise _damaged(self.folder, card.task) from error
         point = card.cohort.member(self.folder.name).point
         made = scheme.contribute(card.sum_params, card.key_context(), point, self._rng)
-        self.folder.admit(card.task, self._most_tasks)
-        self.folder.put(f"key-secret/{card.task}", made.private_bytes())
+        self.folder.tasks.admit(card.task, self._most_tasks)
+        self.folder.state.put(f"key-secret/{card.task}", made.private_bytes())
         return made
 
     def reveal(self, frame: bytes) -> Envelope:
@@ -81,9 +81,9 @@ class KeyCeremony:
         if sorted(committed.commitments) != [holder.point for holder in card.cohort.holders]:
             raise PeerFault(Reason.BAD_KEY_PART, "not every holder is committed yet")
         heads = committed.commitments_digest()
-        if self.folder.get(f"key-heads/{task}") not in (None, heads):
+        if self.folder.state.get(f"key-heads/{task}") not in (None, heads):
             raise PeerFault(Reason.SECOND_KEY, f"{task} was revealed under other commitments")
-        self.folder.put(f"key-heads/{task}", heads)
+        self.folder.state.put(f"key-heads/{task}", heads)
         mine = self._contribution(card)
         if committed.commitments[card.cohort.member(self.folder.name).point].body != mine.commitment:
             raise PeerFault(Reason.BAD_KEY_PART, "that is not what I committed to")
@@ -104,10 +104,10 @@ class KeyCeremony:
             share = keyed(card, self._schemes).join(card.sum_params, card.key_context(), shares)
         except CryptoError as error:
             raise PeerFault(Reason.BAD_SHARE, str(error)) from error
-        if self.folder.get(f"share/{task}") not in (None, share.private_bytes()):
+        if self.folder.state.get(f"share/{task}") not in (None, share.private_bytes()):
             raise PeerFault(Reason.SECOND_KEY, f"{task} was joined with other shares")
-        self.folder.put(f"share/{task}", share.private_bytes())
-        self.folder.drop(f"key-secret/{task}")
+        self.folder.state.put(f"share/{task}", share.private_bytes())
+        self.folder.state.drop(f"key-secret/{task}")
         self._known[task] = (known, share)
         return self._write("key-joined", task, b"", {"key": known.key_digest().hex()})
 
@@ -142,9 +142,9 @@ class KeyCeremony:
 
     def share(self, task: str) -> tuple[KnownTask, HolderShare]:
         """The task and this holder's share of its key. Raises `PeerFault`: "unknown-task" if it never joined."""
-        self.folder.require_open(task)
+        self.folder.tasks.require_open(task)
         if task not in self._known:
-            kept = self.folder.get(f"share/{task}")
+            kept = self.folder.state.get(f"share/{task}")
             if kept is None:
                 raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} has no share of a key for {task}")
             known = recalled_task(self.folder, self._schemes, task)
@@ -160,8 +160,8 @@ class KeyCeremony:
         return self.folder.signer.write(kind, Topic(task), body, about)
 
     def _card(self, task: str) -> TaskCard:
-        self.folder.require_open(task)
-        kept = self.folder.get(f"key-card/{task}")
+        self.folder.tasks.require_open(task)
+        kept = self.folder.state.get(f"key-card/{task}")
         if kept is None:
             raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} was never asked to commit to {task}")
         return TaskCard.from_parts(task, split_parts(kept, 2))

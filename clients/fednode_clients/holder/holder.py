@@ -78,7 +78,7 @@ class Holder:
         with exclusive(self.folder):
             if kind != "close":
                 # a record that was lost must not be found out at the last step only; destroying a key is always right
-                self.folder.settle()
+                self.folder.audit_log.settle()
             return steps[kind](frame)
 
     # --- boxed shares
@@ -157,7 +157,7 @@ class Holder:
             self._heed_cap(spec.task)
             # who could not open it must not let the round be charged
             self._room.require(spec, [signed.head.sender for signed in heads])
-            self.folder.record(entry)
+            self.folder.audit_log.append(entry)
         return self.folder.signer.write(
             CONFIRMED, Topic(spec.task, spec.round, spec.digest()), b"", about_roster(roster)
         )
@@ -187,8 +187,8 @@ class Holder:
             self._require_confirmed(known, spec, parts, opening.roster)
         if body is None:
             body = self._answer(known, spec, heads, request)
-            self.folder.record(opening.entry())
-            self.folder.put(f"answer/{spec.task}", _label(spec.round) + opening.request + opening.roster + body)
+            self.folder.audit_log.append(opening.entry())
+            self.folder.state.put(f"answer/{spec.task}", _label(spec.round) + opening.request + opening.roster + body)
         if known.scheme.boxed:
             # also for an answer that is given again: a crash may have come before
             self._room.close(spec.task, spec.round)
@@ -219,7 +219,7 @@ class Holder:
 
     def _confirmed(self, spec: RoundSpec) -> dict[str, object] | None:
         """What this holder confirmed in that round, or None."""
-        mine = [entry for entry in self.folder.recorded() if entry.get("confirmed") == spec.task]
+        mine = [entry for entry in self.folder.audit_log.entries() if entry.get("confirmed") == spec.task]
         return next((entry for entry in mine if entry.get("round") == spec.round), None)
 
     def _answer(self, known: KnownTask, spec: RoundSpec, heads: tuple[Signed, ...], request: bytes) -> bytes:
@@ -233,7 +233,7 @@ class Holder:
 
     def _earlier(self, opening: _Opening) -> bytes | None:
         """The bytes of the same answer given before, or None if the round was never opened."""
-        kept = self.folder.get(f"answer/{opening.task}") or b""
+        kept = self.folder.state.get(f"answer/{opening.task}") or b""
         opened = self._opened(opening.task)
         if kept and int.from_bytes(kept[:8], "little") not in [entry.get("round") for entry in opened]:
             raise damaged(self.folder.path, "the record does not hold what was answered")
@@ -249,7 +249,7 @@ class Holder:
         return None
 
     def _opened(self, task: str) -> list[dict[str, object]]:
-        return [entry for entry in self.folder.recorded() if entry.get("opened") == task]
+        return [entry for entry in self.folder.audit_log.entries() if entry.get("opened") == task]
 
     def _heed_cap(self, task: str) -> None:
         opened = [entry for entry in self._opened(task) if entry.get("round") != KEY_CHECK_ROUND]
@@ -259,7 +259,7 @@ class Holder:
             )
 
     def _task(self, task: str) -> KnownTask:
-        self.folder.require_open(task)
+        self.folder.tasks.require_open(task)
         if task not in self._known:
             self._known[task] = recalled_task(self.folder, self._schemes, task)
         return self._known[task]

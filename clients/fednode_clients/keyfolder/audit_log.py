@@ -1,58 +1,108 @@
-"""A member's record as bytes, and the head that says what it held: a line that is gone must not pass for a round that
-never was.
+"""A member's record of what it signed, and the head that shows if a line of it is missing.
 
-The head lies in `state/`, apart from `record.jsonl`: whichever of the two is lost, or put back to an earlier state by
-itself, no longer fits the other. Both put back together fit; nothing on one disk can tell that.
+The head, in `state/`, is the length and the digest of `record.jsonl`. If either of the two is lost, or put back from a
+copy by itself, they no longer fit together. If both are put back, they fit: nothing on one disk can detect that.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from fednode.disk.atomic import append_line
 from fednode.errors import StoreError
-from fednode.wire import digest
+from fednode.wire import canonical, digest
+from fednode_clients.keyfolder.state_files import StateFiles
 
 RECORD_FILE: Final = "record.jsonl"
 RECORD_HEAD: Final = "record-head"
-"""What the head is called among the small files of a key folder."""
+"""The head's name among the small files of a key folder."""
 
 _SIZE = 8
 
 
 def damaged(path: Path, fault: str) -> StoreError:
-    """The error of a member that cannot know any more what it did; what to do is safe, whoever does it."""
+    """The error of a member that no longer knows what it signed; it says what is safe to do."""
     return StoreError(
         f"{fault} in {path}: this member must not answer in any task it took. Never put {RECORD_FILE} or state/ back "
         f"from a copy: run `fednode keys retire {path}` and join a new task"
     )
 
 
-def whole_lines(data: bytes) -> bytes:
-    """The lines that were acknowledged: a last one without its end was not."""
-    return data[: data.rfind(b"\n") + 1]
+class AuditLog:
+    """One JSON line for each round joined, confirmed or opened, on disk before the answer leaves.
+
+    Every method raises `StoreError` if the log cannot be read, is damaged, or does not fit its head.
+    """
+
+    def __init__(self, folder: Path, state: StateFiles) -> None:
+        self._folder, self._state = folder, state
+
+    def append(self, entry: Mapping[str, object]) -> None:
+        """Append one line, then update the head.
+
+        A line whose head could not be written counts, although `StoreError` is raised and nothing is answered for it.
+        """
+        lines = self.settle()
+        line = canonical(entry)
+        append_line(self._folder / RECORD_FILE, line)
+        self._state.put(RECORD_HEAD, head_of(lines + line + b"\n"))
+
+    def entries(self) -> list[dict[str, object]]:
+        """Every line. An incomplete last line was never acknowledged and does not count."""
+        return self._read()[1]
+
+    def settle(self) -> bytes:
+        """Bring the head up to date and return the lines: no answer may rest on a line that the head does not cover.
+
+        For the exclusive user of the folder.
+        """
+        lines, _, behind = self._read()
+        if behind:
+            self._state.put(RECORD_HEAD, head_of(lines))
+        return lines
+
+    def _read(self) -> tuple[bytes, list[dict[str, object]], bool]:
+        """The lines, as bytes and parsed, and whether the head is one line behind."""
+        head, again = self._state.get(RECORD_HEAD), None
+        while True:
+            # Another process may append between our reading the head and our reading the lines. If the head is the
+            # same after the lines were read, the lines are at most one ahead of it; otherwise read both again.
+            data = self._bytes()
+            lines, again = data[: data.rfind(b"\n") + 1], self._state.get(RECORD_HEAD)
+            if again == head:
+                break
+            head = again
+        behind = lags(head, lines)
+        if behind is None:
+            why = ", as after a version of fednode that kept no head of it" if head is None else ""
+            raise damaged(self._folder, f"{RECORD_FILE} and state/ do not fit together{why}")
+        try:
+            entries = [json.loads(line) for line in lines.split(b"\n")[:-1]]
+        except ValueError:
+            entries = [None]
+        if not all(isinstance(entry, dict) for entry in entries):
+            raise damaged(self._folder, f"{RECORD_FILE} is damaged")
+        return lines, entries, behind
+
+    def _bytes(self) -> bytes:
+        try:
+            return (self._folder / RECORD_FILE).read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise StoreError(f"could not read {self._folder / RECORD_FILE}: {error.strerror}") from error
 
 
 def head_of(lines: bytes) -> bytes:
-    """How many bytes these are (8, little-endian), and their digest."""
+    """The length of the lines (8 bytes, little-endian) and their digest."""
     return len(lines).to_bytes(_SIZE, "little") + digest("record", lines)
 
 
 def lags(head: bytes | None, lines: bytes) -> bool | None:
-    """Whether the head is one line behind, as a crash leaves it: a line counts before the head says so.
-
-    None if they do not fit: a line that the head knows is gone or another, or there are more than one that it does not.
-    """
+    """Whether the head is one line behind, as after a crash between the two writes; None if they do not fit."""
     known = 0 if head is None else int.from_bytes(head[:_SIZE], "little")
     if head is not None and head_of(lines[:known]) != head:
         return None
     behind = lines[known:].count(b"\n")
     return None if behind > 1 else behind == 1
-
-
-def entries_of(lines: bytes) -> list[dict[str, object]] | None:
-    """What the lines say; None if one says nothing."""
-    try:
-        entries = [json.loads(line) for line in lines.split(b"\n")[:-1]]
-    except ValueError:
-        return None
-    return entries if all(isinstance(entry, dict) for entry in entries) else None

@@ -1,4 +1,4 @@
-"""One at a time: what a member checks in its record and what it then writes there are one step."""
+"""One process at a time: what a member checks in its record and what it then writes there are one step."""
 
 import os
 from collections.abc import Iterator
@@ -11,12 +11,10 @@ from fednode_clients.keyfolder.folder import KeyFolder
 
 @contextmanager
 def exclusive(folder: KeyFolder) -> Iterator[None]:
-    """Wait until no other thread or process works on this key folder, and keep them out for the block.
+    """Wait for the lock of this key folder and hold it for the block. Do not nest: the inner block would wait for ever.
 
-    Flower may run two of a member's messages side by side, each in a process of its own: without this, both would find
-    the round unopened. A process that dies lets go; what it left half written is removed before the block. Not for
-    nesting: a second block inside the first waits for ever. POSIX only (flock), local disks only. Raises `StoreError`
-    if the folder cannot be locked.
+    Flower may run two messages of a member at once, each in its own process; without the lock both would find the same
+    round unopened. What a process that died left half written is removed first. Raises `StoreError`.
     """
     path = folder.path / "turn.lock"
     with ExitStack() as stack:

@@ -9,64 +9,59 @@ from fednode.disk.atomic import sync_folder, write_whole
 from fednode.errors import StoreError
 from fednode_clients.keyfolder.audit_log import RECORD_FILE
 from fednode_clients.keyfolder.exclusive import exclusive
-from fednode_clients.keyfolder.folder import RETIRED, TASKS, KeyFolder, hashed, marks
-
-_NAMED_BY = ("joined", "confirmed", "opened")
+from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.state_files import hashed
+from fednode_clients.keyfolder.task_marks import marks_in
 
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """How many tasks are closed in a folder now, and which of those named it did not know: they may be misspelt."""
+    """How many tasks are closed in a folder now, and which of the given names it did not know: perhaps misspelt."""
 
     closed: int
     unknown: tuple[str, ...]
 
 
 def retire(folder: KeyFolder, others: Collection[str] = ()) -> Retired:
-    """Close the tasks that the folder knows and those named in `others`, known or not.
+    """Close the tasks that the folder knows, and those named in `others`, known or not.
 
-    The marks are on disk before anything is cleared away: box keys, shares, sealed updates and answers are destroyed,
-    the record is set aside as record-1.jsonl, record-2.jsonl, ... A second call finishes what a crash left. Identity
-    and trust stay, so the member can take new tasks: what is closed does not count for its `max-tasks`. Raises
-    `StoreError`; then some may not be closed yet.
+    First the marks are written, then box keys, shares, sealed updates and answers are destroyed and the record is
+    renamed to record-1.jsonl, record-2.jsonl, ... A second call finishes what a crash left. Identity and trust stay:
+    the member can take new tasks. Raises `StoreError`; some tasks may then still be open.
     """
     with exclusive(folder):
         try:
-            retired, state = folder.path / RETIRED, folder.path / "state"
+            retired, state = folder.tasks.retired, folder.state.folder
             retired.mkdir(mode=0o700, exist_ok=True)
             sync_folder(folder.path)
-            known, before = _known(folder), marks(retired)
+            before = marks_in(retired)
+            known = marks_in(folder.tasks.taken) | {hashed(task) for task in _recorded_tasks(folder)}
             for mark in known | {hashed(task) for task in others}:
                 write_whole(retired / mark, b"", 0o600)
             for kept in state.iterdir() if state.exists() else ():
                 kept.unlink()
-            _set_record_aside(folder)
+            _rename_record(folder)
             unknown = tuple(task for task in dict.fromkeys(others) if hashed(task) not in known | before)
-            return Retired(len(marks(retired)), unknown)
+            return Retired(len(marks_in(retired)), unknown)
         except OSError as error:
             raise StoreError(f"could not close the tasks in {folder.path}: {error.strerror}; run it again") from error
 
 
-def _known(folder: KeyFolder) -> set[str]:
+def _recorded_tasks(folder: KeyFolder) -> Iterator[str]:
+    """The tasks in the record, as far as it can be read."""
     record = folder.path / RECORD_FILE
-    # whatever stands in the place of a damaged record
-    data = record.read_bytes() if record.is_file() else b""
-    return marks(folder.path / TASKS) | {hashed(task) for task in _named(data)}
-
-
-def _named(data: bytes) -> Iterator[str]:
-    """The tasks in a record, as far as it can be read."""
-    for line in data.split(b"\n"):
+    for line in record.read_bytes().split(b"\n") if record.is_file() else ():
         with suppress(ValueError):
             entry = json.loads(line)
             if isinstance(entry, dict):
-                yield from (task for name in _NAMED_BY if isinstance(task := entry.get(name), str))
+                named = (entry.get(verb) for verb in ("joined", "confirmed", "opened"))
+                yield from (task for task in named if isinstance(task, str))
 
 
-def _set_record_aside(folder: KeyFolder) -> None:
+def _rename_record(folder: KeyFolder) -> None:
     record, number = folder.path / RECORD_FILE, 1
-    while (aside := folder.path / f"record-{number}.jsonl").exists():
+    while (renamed := folder.path / f"record-{number}.jsonl").exists():
         number += 1
     if record.exists():
-        record.rename(aside)
+        record.rename(renamed)
         sync_folder(folder.path)

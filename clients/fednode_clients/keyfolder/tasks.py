@@ -50,7 +50,7 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
     Raises `PeerFault`: what `TaskCard.from_parts` raises, "oversize", "retired", "unknown-cohort", or "not-enrolled" if
     the cohort has other keys under this name.
     """
-    folder.require_open(task)
+    folder.tasks.require_open(task)
     card = TaskCard.from_parts(task, parts)
     if card.sum_params.payload_bytes > _LARGEST_PAYLOAD:
         raise PeerFault(
@@ -105,14 +105,14 @@ def verified_task(
     key = None if scheme.boxed else _joint_key(scheme, card, published)
     known = KnownTask(card, me, scheme, key)
     wanted = known.key_digest() + card.cohort.digest() + card.sum_params.digest()
-    earlier = folder.get(f"task-key/{task}")
+    earlier = folder.state.get(f"task-key/{task}")
     if earlier not in (None, wanted):
         raise PeerFault(Reason.SECOND_KEY, f"{task} has another joint key, cohort or sum already")
     if earlier is None:
         if most is not None:
-            folder.admit(task, most)
-        folder.put(f"task/{task}", join_parts(card.parts() | published.parts()))
-        folder.put(f"task-key/{task}", wanted)
+            folder.tasks.admit(task, most)
+        folder.state.put(f"task/{task}", join_parts(card.parts() | published.parts()))
+        folder.state.put(f"task-key/{task}", wanted)
     return known
 
 
@@ -129,7 +129,7 @@ def _joint_key(scheme: KeyedScheme, card: TaskCard, published: KeyParts) -> Join
 
 def recalled_task(folder: KeyFolder, schemes: Schemes, task: str) -> KnownTask:
     """The task as it was kept. Raises `PeerFault("unknown-task")` if it never was."""
-    kept = folder.get(f"task/{task}")
+    kept = folder.state.get(f"task/{task}")
     if kept is None:
         raise PeerFault(Reason.UNKNOWN_TASK, f"{task} was never given to {folder.name}")
     return verified_task(folder, schemes, task, split_parts(kept, _MAX_PARTS))

@@ -26,6 +26,7 @@ from fednode_clients.holder.holder import Holder
 from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
+from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_crypto import Tampered
 from fednode_crypto.identity import open_box
 
@@ -60,14 +61,14 @@ def test_the_same_question_gets_the_same_bytes_and_another_roster_nothing(node):
 
 def test_a_lost_answer_is_not_made_again(node):
     node.opened_by("holder-1", node.names, wanted(node, node.names))
-    node.cohort.folder("holder-1").drop(f"answer/{kit.TASK}")
+    node.cohort.folder("holder-1").state.drop(f"answer/{kit.TASK}")
     node.cohort.restart("holder-1")
     with pytest.raises(Refused, match="already-opened"):
         node.opened_by("holder-1", node.names, wanted(node, node.names))
 
 
 def test_a_crash_before_the_answer_is_kept_still_counts_as_opened(node, monkeypatch):
-    kept = KeyFolder.put
+    kept = StateFiles.put
 
     def dying(folder, name, data):
         if name.startswith("answer/"):
@@ -75,7 +76,7 @@ def test_a_crash_before_the_answer_is_kept_still_counts_as_opened(node, monkeypa
         kept(folder, name, data)
 
     with monkeypatch.context() as dead:
-        dead.setattr("fednode_clients.keyfolder.folder.KeyFolder.put", dying)
+        dead.setattr("fednode_clients.keyfolder.folder.StateFiles.put", dying)
         with pytest.raises(RuntimeError):
             node.opened_by("holder-1", node.names, wanted(node, node.names))
     node.cohort.restart("holder-1")
@@ -120,7 +121,7 @@ def asked_at_once(node: LyingNode, monkeypatch, patience: float) -> list[str]:
 
 def test_two_rosters_at_the_same_moment_get_one_answer(node, monkeypatch):
     assert asked_at_once(node, monkeypatch, 0.3) == ["already-opened", "answer"]
-    assert len([e for e in node.cohort.folder("holder-1").recorded() if e.get("round") == 1]) == 1
+    assert len([e for e in node.cohort.folder("holder-1").audit_log.entries() if e.get("round") == 1]) == 1
 
 
 def test_control_without_the_lock_both_are_answered(node, monkeypatch):
@@ -162,7 +163,7 @@ def everything(node: LyingNode, names, task: str = kit.TASK) -> dict[str, bytes]
 def test_a_holder_whose_record_is_gone_takes_no_further_step(ring, loss, step):
     folder = ring.cohort.folder("holder-1")
     # a line before, so that something is left to put back
-    folder.record({"confirmed": "another", "round": 1})
+    folder.audit_log.append({"confirmed": "another", "round": 1})
     before = (folder.path / "record.jsonl").read_bytes()
     if step == "confirmed":
         ring.confirm("holder-1", ring.names)
@@ -185,7 +186,7 @@ def test_a_crash_between_a_confirmation_and_the_head_of_the_record_forgets_nothi
         raise RuntimeError("the process ends here")
 
     with monkeypatch.context() as dead:
-        dead.setattr(KeyFolder, "put", dying)
+        dead.setattr(StateFiles, "put", dying)
         with pytest.raises(RuntimeError):
             ring.confirm("holder-1", ring.names)
     ring.cohort.restart("holder-1")
@@ -215,7 +216,7 @@ def test_a_folder_that_was_put_back_and_retired_answers_for_no_roster(node):
 
 def test_keys_and_boxes_of_an_opened_round_are_gone(ring):
     for holder in ring.cohort.size.holder_names:
-        before = ring.cohort.folder(holder).get(f"box-key/{kit.TASK}")
+        before = ring.cohort.folder(holder).state.get(f"box-key/{kit.TASK}")
         ring.opened_by(holder, ring.names)
         assert reason_of(ring.cohort, holder, key_request(kit.TASK, 1)) == "already-opened"
         kept = b"".join(path.read_bytes() for path in ring.cohort.folder(holder).path.rglob("*") if path.is_file())
@@ -233,9 +234,9 @@ def test_whoever_gets_the_folder_after_the_round_opens_no_box(ring):
 
 
 def test_a_round_that_is_past_gets_no_key_and_the_next_round_another(ring):
-    first = ring.cohort.folder("holder-1").get(f"box-key/{kit.TASK}")
+    first = ring.cohort.folder("holder-1").state.get(f"box-key/{kit.TASK}")
     assert reason_of(ring.cohort, "holder-1", key_request(kit.TASK, 2)) == ""
-    later = ring.cohort.folder("holder-1").get(f"box-key/{kit.TASK}")
+    later = ring.cohort.folder("holder-1").state.get(f"box-key/{kit.TASK}")
     assert later[8:] != first[8:]
     assert reason_of(ring.cohort, "holder-1", key_request(kit.TASK, 1)) == "past-round"
     with pytest.raises(Refused, match="bad-request"):

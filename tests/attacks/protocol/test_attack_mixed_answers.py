@@ -90,7 +90,7 @@ def test_no_holder_answers_for_a_roster_that_too_few_have_signed(node):
     for holder, which in zip(HOLDERS, ("AB", "A", "B"), strict=True):
         node.confirm(holder, rosters(node)[which])
     assert asked_for(node, ("AB", "A", "B")) == {}
-    assert all("opened" not in entry for holder in HOLDERS for entry in node.cohort.folder(holder).recorded())
+    assert all("opened" not in entry for holder in HOLDERS for entry in node.cohort.folder(holder).audit_log.entries())
 
 
 @pytest.mark.parametrize("signed", list(product(("AB", "A", "B"), repeat=3))[1::3])

@@ -30,9 +30,9 @@ def node(tmp_path, request):
 
 def must_be_refused(node: LyingNode, heads: list[Signed], reason: str) -> None:
     for holder in node.cohort.size.holder_names:
-        before = node.cohort.folder(holder).recorded()
+        before = node.cohort.folder(holder).audit_log.entries()
         assert reason_of(node.cohort, holder, node.frame(heads)) == reason
-        assert node.cohort.folder(holder).recorded() == before
+        assert node.cohort.folder(holder).audit_log.entries() == before
 
 
 def sybils(node: LyingNode, count: int, root: SigningKey) -> list[KeyFolder]:

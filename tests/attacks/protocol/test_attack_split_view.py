@@ -129,6 +129,6 @@ def test_two_holders_are_told_of_two_box_lists_and_still_answer_for_one_roster(t
         node.opened_by(holder, node.names[1:])
         with pytest.raises(Refused, match="already-opened"):
             node.opened_by(holder, node.names)
-        confirmed, entry = node.cohort.folder(holder).recorded()
+        confirmed, entry = node.cohort.folder(holder).audit_log.entries()
         assert confirmed["roster"] == entry["roster"]
         assert entry["roster"] == digest("roster", roster_part(node.heads(node.names[1:]))).hex()

@@ -77,7 +77,7 @@ def sealed_for(node: LyingNode, name: str, spec: RoundSpec) -> bytes:
 
 
 def test_another_model_for_one_client(node):
-    node.cohort.folder("client-3").drop(f"sealed/{TASK}")
+    node.cohort.folder("client-3").state.drop(f"sealed/{TASK}")
     node.cohort.restart("client-3")
     client, sent = node.cohort.client("client-3"), node.sent.chunks
     other = {name: chunk + np.float32(1) for name, chunk in sent.items()}
