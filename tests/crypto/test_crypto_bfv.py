@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kit.crypto.committee import TASK, KeyedCommittee, flipped, keyed, updates_for
 from kit.crypto.insecure import InsecureRng
 from kit.crypto.plainsum import InsecurePlainSum
+from kit.crypto.scheme import random_round
 from numpy.typing import NDArray
 
 from fednode_crypto import Demand, SumParams, SystemRng, Tampered, WrongAnswer, WrongParameters, plan, scheme
@@ -36,23 +37,11 @@ def integers(residues: NDArray[np.uint64], params: SumParams) -> list[int]:
 @given(data=st.data())
 def test_opened_sum_is_the_plain_sum(data: st.DataObject) -> None:
     dimension = data.draw(st.one_of(st.integers(1, 300), st.integers(1, 9_000)))
-    clients = data.draw(st.integers(1, 6))
     holders, threshold = data.draw(st.sampled_from([(5, 4), (3, 2), (1, 1)]))
     bound = data.draw(st.sampled_from([600_000, 406_872_060]))
     params = plan("bfv", Demand(dimension, 6, bound, holders, threshold))
-    everyone = keyed(BFV, params)
-    updates = updates_for(params, clients, data.draw(st.integers(0, 2**32)))
-    survivors = sorted(data.draw(st.sets(st.integers(0, clients - 1), min_size=1)))
-    payloads = everyone.sealed(updates)
-    order = data.draw(st.permutations(survivors))
-    cut = data.draw(st.integers(0, len(order)))
-    total = everyone.summed([payloads[i] for i in order[:cut]]).merge(
-        everyone.summed([payloads[i] for i in order[cut:]])
-    )
-    chosen = data.draw(st.permutations(range(1, holders + 1)))[: data.draw(st.integers(threshold, holders))]
-    answers = everyone.answers(total, [])
-    opened = BFV.combine(params, total, {p: answers[p] for p in chosen})
-    assert np.array_equal(opened, sum(updates[i] for i in survivors))
+    opened, expected = random_round(data, keyed(BFV, params), most=6)
+    assert np.array_equal(opened, expected)
 
 
 def test_same_sum_as_in_the_clear() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
 from kit.crypto.insecure import InsecureRng
 from kit.crypto.plainsum import InsecureBoxedSum
+from kit.crypto.scheme import random_round
 from numpy.typing import NDArray
 
 from fednode_crypto import (
@@ -79,20 +80,8 @@ def test_opened_sum_is_the_plain_sum(data: st.DataObject) -> None:
     dimension = data.draw(st.one_of(st.integers(1, 300), st.integers(1, 300), st.integers(1, 9_000)))
     summands = data.draw(st.sampled_from([6, 1000]))
     params = data.draw(st.sampled_from(list(candidates(Demand(dimension, summands, bound, holders, threshold)))))
-    everyone = BoxedCommittee(RING, params)
-    clients = data.draw(st.integers(1, 4))
-    updates = updates_for(params, clients, data.draw(st.integers(0, 2**32)))
-    survivors = sorted(data.draw(st.sets(st.integers(0, clients - 1), min_size=1)))
-    sealings = everyone.sealed(updates)
-    order = data.draw(st.permutations(survivors))
-    cut = data.draw(st.integers(0, len(order)))
-    total = everyone.summed([sealings[i] for i in order[:cut]]).merge(
-        everyone.summed([sealings[i] for i in order[cut:]])
-    )
-    chosen = data.draw(st.permutations(range(1, holders + 1)))[: data.draw(st.integers(threshold, holders))]
-    answers = everyone.answers(total, [sealings[i] for i in survivors])
-    opened = everyone.combine(total, {p: answers[p] for p in chosen})
-    assert np.array_equal(opened, sum(updates[i] for i in survivors))
+    opened, expected = random_round(data, BoxedCommittee(RING, params), most=4)
+    assert np.array_equal(opened, expected)
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from kit.crypto.committee import CONTEXT, TASK, Committee, KeyedCommittee, committee, flipped, keyed, updates_for
 from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
@@ -24,6 +25,22 @@ from fednode_crypto import (
     Tampered,
     WrongAnswer,
 )
+
+
+def random_round(data: st.DataObject, everyone: Committee, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What any enough holders open of any survivors among `most` clients, added in any order, and the plain sum."""
+    params, clients = everyone.params, data.draw(st.integers(1, most))
+    updates = updates_for(params, clients, data.draw(st.integers(0, 2**32)))
+    survivors = sorted(data.draw(st.sets(st.integers(0, clients - 1), min_size=1)))
+    sealings = everyone.sealed(updates)
+    order = [sealings[i] for i in data.draw(st.permutations(survivors))]
+    cut = data.draw(st.integers(0, len(order)))
+    total = everyone.summed(order[:cut]).merge(everyone.summed(order[cut:]))
+    chosen = data.draw(st.permutations(range(1, params.holders + 1)))
+    answers = everyone.answers(total, [sealings[i] for i in survivors])
+    enough = chosen[: data.draw(st.integers(params.threshold, params.holders))]
+    opened = everyone.combine(total, {point: answers[point] for point in enough})
+    return opened, sum((updates[i] for i in survivors), np.zeros(params.dimension, dtype=np.int64))
 
 
 class SchemeContract:
