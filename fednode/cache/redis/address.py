@@ -1,4 +1,4 @@
-"""Where a Redis or Valkey server is and who we are to it; what our keys are called there."""
+"""The address of a Redis or Valkey server with its credentials, and the names of our keys there."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: who may sign the server's certificate (None: the system's list), and our own certificate if any."""
+    """PEM files: the authorities for the server's certificate (None: the system's), and our own certificate if any."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -32,7 +32,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """One server, or with `cluster` any node of one. The password is in no repr and in no sentence."""
+    """One server, or with `cluster` any node of a cluster. Its password appears in no repr and no error."""
 
     host: str = ""
     port: int = _PORT
@@ -47,18 +47,18 @@ class RedisAddress:
     def parse(
         cls, text: str, tls: TlsFiles | None = None, password: str | None = None, *, cluster: bool = False
     ) -> Self:
-        """The address in the URL `text`; a `password` given apart stands for one that is not in it.
+        """The address in the URL `text`; `password` is used if the URL has none.
 
-        Raises `ConfigError`, which never repeats the text: it may hold a password; `TypeError` for what is no text.
+        Raises `ConfigError`, which never repeats `text`, as it may contain a password; `TypeError` unless it is a str.
         """
         if not isinstance(text, str):
-            raise TypeError(f"an address of type {type(text).__name__} means nothing; write text: {_FORMS}")
+            raise TypeError(f"the address of the cache server is a {type(text).__name__}; give a str: {_FORMS}")
         try:
             url = urlsplit(text)
             port = _PORT if url.port is None else url.port
         except ValueError:
-            # what urlsplit complains of is a part of the text, and may be of the password
-            raise ConfigError(f"the address of the cache server is no URL; write {_FORMS}") from None
+            # the message of urlsplit may contain a part of the password
+            raise ConfigError(f"the address of the cache server is not a URL; write {_FORMS}") from None
         if url.scheme not in ("redis", "rediss", "unix") or url.fragment:
             raise ConfigError(f"the address of the cache server has another form; write {_FORMS}")
         if tls is not None and url.scheme != "rediss":
@@ -67,7 +67,7 @@ class RedisAddress:
         if url.scheme == "unix":
             return cls(socket=_socket(url, cluster=cluster), db=_database(url), user=user, password=password)
         if not port:
-            raise ConfigError("the cache server's port is 0, which is nobody's; write 1 to 65535, or none for 6379")
+            raise ConfigError("the cache server's port is 0; write 1 to 65535, or none for 6379")
         if not url.hostname or url.query:
             raise ConfigError(f"the address of the cache server lacks a host, or has a query; write {_FORMS}")
         db = _database(url)
@@ -106,26 +106,26 @@ def _database(url: SplitResult) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the keys of one namespace are called on the server.
+    """The names of the keys of one namespace on the server.
 
-    A record is `NS:v:{k<key>}`, a piece `NS:p:{k<key>}<generation>:<number>`, the key percent-encoded: any text is a
-    key, none can leave the namespace, and the part in braces puts all of a value in one slot of a cluster.
+    A record is `NS:v:{k<key>}`, a piece `NS:p:{k<key>}<generation>:<number>`, the key percent-encoded. So any text is
+    a key, no key leaves the namespace, and the braces put all of a value into one slot of a cluster.
     """
 
     namespace: str
 
     def __post_init__(self) -> None:
         if not _NAMESPACE.fullmatch(self.namespace):
-            raise ConfigError("a cache namespace has 1 to 64 of A-Z a-z 0-9 _ . -; choose such a name")
+            raise ConfigError("a cache namespace has 1 to 64 characters of A-Z a-z 0-9 _ . -; choose such a name")
 
     @property
     def records(self) -> bytes:
-        """What every record's name begins with, and no piece's."""
+        """The prefix of all records, and of no piece."""
         return f"{self.namespace}:v:".encode()
 
     @property
     def everything(self) -> tuple[bytes, bytes]:
-        """Patterns for SCAN that match all of this namespace and nothing else."""
+        """Patterns for SCAN that match exactly this namespace."""
         return self.records + b"*", f"{self.namespace}:p:*".encode()
 
     def record(self, key: str) -> bytes:
@@ -142,11 +142,11 @@ class Names:
         return self.records + b"{k" + _quoted(prefix) + b"*"
 
     def probe(self, token: str) -> bytes:
-        """A name under `records` that is no key's."""
+        """A name with the prefix of records that belongs to no key."""
         return self.records + f"?{token}".encode()
 
     def key(self, record: bytes) -> str | None:
-        """The key whose record this is; None for another's, a probe's for instance."""
+        """The key whose record has this name; None for other names, such as a probe's."""
         start = self.records + b"{k"
         if not (record.startswith(start) and record.endswith(b"}")):
             return None
@@ -154,7 +154,7 @@ class Names:
             key = unquote_to_bytes(record[len(start) : -1]).decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             return None
-        # a stranger may have written a name that we would spell otherwise
+        # another program may have written a name that we would encode differently
         return key if self.record(key) == record else None
 
 

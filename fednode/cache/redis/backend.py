@@ -1,4 +1,4 @@
-"""A cache on a Redis or Valkey server: whole values or misses, and no pinned value lost unnoticed."""
+"""A cache on a Redis or Valkey server: whole values or misses, and a pinned value that is lost is reported."""
 
 import math
 import secrets
@@ -37,24 +37,24 @@ _STRIPES: Final = 64
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 8 << 20
 _POLICY_SECONDS: Final = 10.0
-"""How long a pin trusts what the server said of its eviction."""
+"""For how long a pin trusts the last check of the server's eviction policy."""
 
 
 class RedisBackend:
     """A `CacheBackend` on a Redis (6.2 and later) or Valkey server; several processes may share a namespace.
 
-    What comes out is whole and what was stored, or a miss: a half-written, cut, changed or foreign value is counted in
-    `damaged` and stays until it is overwritten or expires. Wall clocks of nodes that share a namespace must agree
+    A value comes back whole and as it was stored, or is a miss: a half-written, changed or foreign value is counted in
+    `damaged` and stays until it is overwritten or expires. Nodes that share a namespace need wall clocks that agree
     within a time to live. Beyond `options.limits`, or the server's maxmemory, it raises `StoreFull`; it never evicts.
-    `sweep` settles this backend's account; the server frees what expires by itself.
+    The server frees what expires; `sweep` only updates this backend's counts. `usage` counts what this backend wrote.
 
-    Pins have no expiry. One that the server lost, by eviction, a restart without its disk or another's hand, raises
-    `PinLost` from `get` (is left out by `get_many`) until it is deleted or set again: each is counted once in `losses`.
-    Only what this backend pinned itself is watched. `usage` counts what this backend wrote.
+    Pins have no expiry. A value that this backend pinned and the server lost, for instance by a restart without its
+    disk, raises `PinLost` from `get` (`get_many` leaves it out) until it is deleted or set again; `losses` counts each
+    once.
 
-    Raises `StoreError` where the server cannot be reached, refuses, or is too slow; a `set`, `pin` or `delete` may then
-    have happened or not, as one that was interrupted (Ctrl-C, or the stack ended): what it left of pieces expires.
-    `Closed` after `close`. With `options.pins`, or at the first pin, `ConfigError` for a server that could evict.
+    Raises `StoreError` if the server cannot be reached, refuses, or is too slow; a `set`, `pin` or `delete` may then
+    have happened or not, and pieces that it left expire. `Closed` after `close`. With `options.pins`, or at the first
+    pin, `ConfigError` for a server that could evict.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class RedisBackend:
         return self._index.limits
 
     def tune(self, limits: Limits) -> None:
-        """Change the limits while the cache is in use: nothing goes, and what is new is refused until there is room.
+        """Change the limits while the cache is in use: nothing is evicted, new values are refused until there is room.
 
-        Raises `ConfigError` for larger values than those that it was opened for: pieces and reads are cut to them.
+        Raises `ConfigError` for a higher `value_bytes` than it was opened with: that sizes its reads.
         """
         most = self._options.limits.value_bytes
         if limits.value_bytes > most:
@@ -118,7 +118,7 @@ class RedisBackend:
         self._index.tune(limits)
 
     def close(self) -> None:
-        """Let the connections go, for good; everything stays on the server. Closing twice is allowed."""
+        """Close the connections; everything stays on the server. Closing twice is allowed."""
         self._link.close()
 
     def require_no_eviction(self) -> None:
@@ -134,11 +134,11 @@ class RedisBackend:
 
     @property
     def clock(self) -> Clock:
-        """What lives are reckoned by."""
+        """The clock that lives are measured by."""
         return self._clock
 
     def get_lasting(self, key: str) -> Lasting | Missing:
-        """`get`, with the time that the value has still to live."""
+        """`get`, with the seconds until the value expires."""
         found = self._read((key,))[0]
         return self._explain(key) if found is None else found
 
@@ -147,7 +147,7 @@ class RedisBackend:
         return {key: found.value for key, found in self.get_many_lasting(keys).items()}
 
     def get_many_lasting(self, keys: Iterable[str]) -> dict[str, Lasting]:
-        """`get_many`, with the times that the values have still to live."""
+        """`get_many`, with the seconds until the values expire."""
         asked = tuple(keys)
         for key in asked:
             check_key(key)
@@ -164,12 +164,12 @@ class RedisBackend:
         return found
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
-        """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull` where there is no room."""
+        """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull`."""
         ttl = check_ttl(ttl)
         self._place(key, *self._prepared(key, value, ttl, pinned=False), ttl)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
-        """As `CacheBackend.set_many`, small values together."""
+        """As `CacheBackend.set_many`; small values are sent together."""
         check_items(items)
         ttl = check_ttl(ttl)
         batch: dict[str, tuple[Cut, WrittenEntry]] = {}
@@ -198,7 +198,7 @@ class RedisBackend:
         self._place(key, *self._prepared(key, value, None, pinned=True), None)
 
     def delete(self, key: str) -> bool:
-        """As `CacheBackend.delete`. A connection that breaks meanwhile may make it False though it was there."""
+        """As `CacheBackend.delete`. If the connection breaks meanwhile, False may be wrong."""
         with self._stripe(key):
             noted = self._index.entry(key)
             self._index.deleting(key)
@@ -208,7 +208,7 @@ class RedisBackend:
         return manifest is not None and manifest.expires_at > self._clock.time()
 
     def clear(self) -> None:
-        """Forget everything in this namespace, whoever wrote it; nothing outside it."""
+        """Forget everything in this namespace, whoever wrote it, and nothing outside it."""
         with self._all_of(self._stripes):
             self._index.deleting_all()
             for pattern in self._names.everything:
@@ -218,12 +218,12 @@ class RedisBackend:
             self._index.clear()
 
     def sweep(self) -> int:
-        """The number of values of this backend that expired and were not accounted for yet; the server frees them."""
+        """The number of this backend's values that expired since the last sweep; the server has freed them."""
         self._link.require_open()
         return self._index.sweep(self._clock.now())
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """As `CacheBackend.keys`, of this namespace, whoever wrote them; the server is asked bit by bit."""
+        """As `CacheBackend.keys`, of this namespace, whoever wrote them; the server is scanned step by step."""
         check_key(prefix)
         self._link.require_open()
         return self._keys(prefix)
@@ -236,13 +236,13 @@ class RedisBackend:
             seen |= told
 
     def usage(self) -> Usage:
-        """What this backend wrote and has not seen go, and what happened to it since it was made."""
+        """What this backend wrote and still counts as there, and its counts since it was made."""
         return self._index.usage()
 
     def lost_pins(self) -> tuple[str, ...]:
-        """Asks the server for every pinned value, without fetching it; the keys of those that are gone, sorted.
+        """The keys of pinned values that are gone, sorted. Asks the server for each, without fetching it.
 
-        One that was changed within, and is as long as it was, `get` finds: from then on it is among them.
+        A value that was changed but not in its length is found by `get` only, and is among them from then on.
         """
         lost: list[str] = []
         pins = self._index.pins()
@@ -258,7 +258,7 @@ class RedisBackend:
         return tuple(sorted(lost))
 
     def follow(self) -> Feed:
-        """A connection of its own that tells of every change in this namespace. Raises `StoreError`."""
+        """A connection of its own that reports every change in this namespace. Raises `StoreError`."""
         probe = self._names.probe(self._draw(GENERATION_BYTES).hex())
 
         def write_probe() -> None:
@@ -275,7 +275,7 @@ class RedisBackend:
         return found
 
     def _explain(self, key: str) -> Lasting | Missing:
-        """Why `key` was missed: nothing was there, it expired, or the server lost it."""
+        """Find out why `key` was missed: it was not there, it expired, or the server lost it."""
         if self._index.entry(key) is None:
             return MISSING
         with self._stripe(key):
@@ -285,7 +285,7 @@ class RedisBackend:
             if noted.expires_at <= self._clock.now():
                 self._index.sweep(self._clock.now())
                 return MISSING
-            # nobody here writes it now: what is missing this time was lost
+            # with the stripe held no thread here writes it: if it is missing this time, it was lost
             found = self._values.read((key,))[0]
             if isinstance(found, Lasting):
                 return found
@@ -300,7 +300,7 @@ class RedisBackend:
             return MISSING
 
     def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, WrittenEntry]:
-        """A value ready to be written. Raises `TooLarge`, and as `encode_counted`."""
+        """Encode a value for writing. Raises `TooLarge`, and as `encode_counted` does."""
         try:
             data, size = encode_counted(value, self._index.limits.value_bytes)
             if len(data) > self._limit:
@@ -328,7 +328,7 @@ class RedisBackend:
         self._free(key, manifest, before, noted.generation)
 
     def _flush(self, batch: dict[str, tuple[Cut, WrittenEntry]], ttl: float | None) -> None:
-        """Store the small values in `batch` and empty it: at once, or where that is refused in order to the first."""
+        """Store the values in `batch` together and empty it; if that is refused, one by one up to the first refusal."""
         items = dict(batch)
         batch.clear()
         try:
@@ -351,7 +351,7 @@ class RedisBackend:
     def _replaced(
         self, items: Mapping[str, tuple[Cut, WrittenEntry]], ttl: float | None
     ) -> list[tuple[str, Manifest | None, WrittenEntry | None]]:
-        """Put all in place at once; for each the manifest that was there, and what the book knew to be there."""
+        """Write all in one transaction; for each the manifest that was there, and our entry of it."""
         if not items:
             return []
         before = [self._index.entry(key) for key in items]
@@ -374,7 +374,7 @@ class RedisBackend:
             yield
 
     def _free(self, key: str, manifest: Manifest | None, noted: WrittenEntry | None, new: bytes = b"") -> None:
-        # both: a transaction that was sent again after its answer was lost sees what it wrote itself the first time
+        # the manifest and the entry: a transaction sent again after a lost answer finds the manifest of its first try
         old = {(one.generation, one.count) for one in (manifest, noted) if one is not None and one.generation != new}
         self._values.unlink_pieces(key, old)
 

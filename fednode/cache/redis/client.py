@@ -1,7 +1,7 @@
-"""The one door to redis-py: commands to a Redis or Valkey server, and the messages that its tracking sends.
+"""Commands to a Redis or Valkey server, and the messages that its tracking sends. Only this module knows redis-py.
 
-Nothing waits for ever, a command that was cut short takes its connection with it (so that no answer is ever read as
-another's), and what goes wrong is one sentence without a password in it.
+Nothing waits for ever, and errors are one sentence without a password. A connection whose command failed is closed, so
+that no answer is ever taken for that of another command.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from fednode.cache.backend import Closed, StoreFull, is_number
 from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Reply(Enum):
-    """Answers that are no values."""
+class WrongType(Enum):
+    """The type of `WRONG_TYPE`."""
 
-    JUNK = "junk"
-    """The key holds something of another type: a list, a set, a hash."""
+    WRONG_TYPE = "wrong type"
+
+
+WRONG_TYPE: Final = WrongType.WRONG_TYPE
+"""The answer if a key holds a list, a set or a hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """Seconds to wait for one answer, pauses between attempts to reach the server, and what a full one is worth.
+    """Seconds to wait for one answer, between attempts to reach the server, and before trying a full one again.
 
-    Raises `ConfigError` for what is no number of seconds.
+    Raises `ConfigError` for a value that is not a number of seconds.
     """
 
     timeout: float = 5.0
@@ -45,14 +48,16 @@ class LinkOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.pauses, (tuple, list)):
-            raise ConfigError(f"{self.pauses!r} are no pauses between attempts; give seconds, in a tuple")
+            raise ConfigError(f"the pauses between attempts are {self.pauses!r}; give a tuple of seconds")
         for seconds in (self.timeout, self.retry_after, *self.pauses):
             if not is_number(seconds) or not 0 < seconds < 3600:
-                raise ConfigError(f"{seconds!r} s is no time to wait for a cache server; give 0 to 3600 seconds")
+                raise ConfigError(
+                    f"a wait of {seconds!r} s for the cache server; give more than 0 and less than 3600 seconds"
+                )
 
 
 class Link:
-    """Connections to one server or cluster, made when they are needed. Thread-safe; close it, or use it with `with`."""
+    """Connections to one server or cluster, made when they are needed. Thread-safe."""
 
     def __init__(self, address: RedisAddress, options: LinkOptions, clock: Clock) -> None:
         self._address = address
@@ -72,7 +77,7 @@ class Link:
         return not self._address.cluster
 
     def close(self) -> None:
-        """Let all connections go; a later command raises `Closed`."""
+        """Close all connections; a later command raises `Closed`. In a forked child it does nothing."""
         with suppress(UsedAfterFork):
             with self._lock:
                 made, self._made, self._closed = self._made, None, True
@@ -85,15 +90,15 @@ class Link:
             raise Closed(f"the connection to the cache server {self._address}")
 
     def run(self, commands: Sequence[Command], *, atomic: bool = False) -> list[Any]:
-        """The answers, in order; `atomic`: all at once (in a cluster: on the keys of one slot) or none of them.
+        """The answers, in order. `atomic`: all commands are executed at once (in a cluster: on the keys of one slot).
 
-        Where the connection breaks or cannot be had, all are sent again after each of the pauses: they must bear being
-        executed twice. Raises `StoreFull` where the server has no memory for one of them, `StoreError` else.
+        If the connection breaks or cannot be made, all are sent again after each of the pauses, so they must be safe to
+        execute twice. Raises `StoreFull` if the server has no memory for one of them, else `StoreError`.
         """
         return self._attempted(lambda: self._once(commands, atomic=atomic))
 
     def scan(self, pattern: bytes) -> Iterator[list[bytes]]:
-        """The names that match, some at a time; one may come twice."""
+        """The names that match, some at a time; a name may come twice."""
         for node in self._attempted(self._nodes):
             cursor, names = self._attempted(partial(self._scanned, node, 0, pattern))
             yield names
@@ -102,15 +107,15 @@ class Link:
                 yield names
 
     def memory(self) -> list[dict[str, object]]:
-        """What each primary says of its memory: INFO, or where the user may not run that, CONFIG GET."""
+        """The memory settings of each primary: from INFO, or from CONFIG GET if the user may not run INFO."""
         return [self._attempted(partial(self._memory_of, node)) for node in self._attempted(self._nodes)]
 
     def track(self, prefix: bytes) -> "Tracking":
-        """A connection of its own, on which the server tells of each change under `prefix`. Raises `StoreError`."""
+        """A connection of its own, on which the server reports each change under `prefix`. Raises `StoreError`."""
         if self._address.cluster:
-            raise StoreError("a near cache follows one server, not a cluster; it lives by time alone here")
+            raise StoreError("a near cache cannot follow a cluster; its copies expire after unfollowed_ttl")
         self.require_open()
-        with self._spoken():
+        with self._translated():
             client = _client(self._address, self._options)
             arguments = {**client.connection_pool.connection_kwargs, "protocol": 3}
             connection = client.connection_pool.connection_class(**arguments)
@@ -122,7 +127,7 @@ class Link:
             except BaseException:
                 connection.disconnect()
                 raise
-        return Tracking(connection, self._spoken())
+        return Tracking(connection, self._translated())
 
     def _attempted(self, action: Callable[[], _T]) -> _T:
         for pause in self._options.pauses:
@@ -133,7 +138,7 @@ class Link:
         return action()
 
     def _scanned(self, node: Exchanges, cursor: int, pattern: bytes) -> tuple[int, list[bytes]]:
-        with self._spoken():
+        with self._translated():
             (reply,) = node.exchange([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
             following, names = self._checked(reply)
         return int(following), names
@@ -141,7 +146,7 @@ class Link:
     def _memory_of(self, node: Exchanges) -> dict[str, object]:
         import redis
 
-        with self._spoken():
+        with self._translated():
             for command, read in ((("INFO", "memory"), _info), (("CONFIG", "GET", "maxmemory*"), _pairs)):
                 (reply,) = node.exchange([command])
                 if not isinstance(reply, redis.exceptions.NoPermissionError):
@@ -149,35 +154,20 @@ class Link:
         return {}
 
     def _once(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
-        with self._spoken():
+        with self._translated():
             made = self._server()
-            try:
-                replies = made.run(commands, atomic=atomic)
-            except Exception:
-                raise
-            except BaseException:
-                self._let_go(made)
-                raise
+            replies = made.run(commands, atomic=atomic)
             return [self._checked(reply) for reply in replies]
-
-    def _let_go(self, made: "_Server") -> None:
-        """Ask another cluster client from now on: nobody knows in which state an interrupt left this one."""
-        if self.batches:
-            return
-        with self._lock:
-            if self._made is made:
-                self._made = None
-        made.close()
 
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, Exception):
             if str(reply).startswith("WRONGTYPE"):
-                return Reply.JUNK
+                return WRONG_TYPE
             raise reply
         return reply
 
     def _nodes(self) -> list[Exchanges]:
-        with self._spoken():
+        with self._translated():
             return self._server().nodes()
 
     def _server(self) -> "_Server":
@@ -188,15 +178,15 @@ class Link:
                 self._made = _Cluster(client) if self._address.cluster else _exchanges(client)
             return self._made
 
-    def _spoken(self) -> "_Spoken":
-        return _Spoken(str(self._address), self._options)
+    def _translated(self) -> "_Translated":
+        return _Translated(str(self._address), self._options)
 
 
 class _Server(Protocol):
-    """What a link asks."""
+    """One server, or a cluster."""
 
     def run(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
-        """The replies, in order, errors as such."""
+        """The replies, in order; an error that the server answered is a reply too."""
         ...
 
     def nodes(self) -> list[Exchanges]:
@@ -209,7 +199,7 @@ class _Server(Protocol):
 
 
 class _Cluster:
-    """A cluster: redis-py knows where a key is."""
+    """A cluster: redis-py finds the node of a key."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -221,7 +211,7 @@ class _Cluster:
                 pipeline.execute_command(*command)
             return list(pipeline.execute(raise_on_error=False))
         finally:
-            # a connection that an error left in the pipeline goes back closed
+            # closes a connection that an error left in the pipeline
             with suppress(Exception):
                 pipeline.reset()
 
@@ -235,41 +225,41 @@ class _Cluster:
 class Tracking:
     """Names that changed on the server, as they change. For one thread; `close` may come from another."""
 
-    def __init__(self, connection: Any, spoken: "_Spoken") -> None:
+    def __init__(self, connection: Any, translated: "_Translated") -> None:
         self._connection = connection
-        self._spoken = spoken
+        self._translated = translated
 
     def wait(self, seconds: float) -> tuple[bytes, ...] | None:
-        """The names of the next message; none if `seconds` pass without one; None where everything may have changed.
+        """The names in the next message; () if none comes in `seconds`; None if everything may have changed.
 
-        Raises `StoreError` where the connection is gone: nothing will come any more.
+        Raises `StoreError` if the connection is gone.
         """
         import redis
 
-        with self._spoken:
+        with self._translated:
             try:
                 message = self._connection.read_response(push_request=True, timeout=seconds, disconnect_on_error=False)
             except redis.exceptions.TimeoutError:
                 return ()
             except (AttributeError, ValueError):
-                # what redis-py trips over where another thread closed the connection meanwhile
+                # redis-py raises these if another thread closed the connection meanwhile
                 raise redis.exceptions.ConnectionError("closed") from None
         if not isinstance(message, list) or len(message) != 2 or message[0] != b"invalidate" or message[1] is None:
             return None
         return tuple(message[1])
 
     def close(self) -> None:
-        """End it; a `wait` of another thread returns with an error."""
+        """Close the connection; a `wait` in another thread raises `StoreError`."""
         with suppress(Exception):
             self._connection.disconnect()
 
 
 class _Unreachable(StoreError):
-    """No connection, or it broke: worth another attempt."""
+    """There is no connection, or it broke: another attempt may help."""
 
 
-class _Spoken:
-    """Turns what redis-py raises into our own, in one sentence and without what was sent."""
+class _Translated:
+    """Translates the errors of redis-py into ours: one sentence, without the command."""
 
     def __init__(self, server: str, options: LinkOptions) -> None:
         self._server = server
@@ -281,21 +271,20 @@ class _Spoken:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         import redis
 
-        # what is wrong with a cluster is no RedisError; a name that no resolver can take is a UnicodeError
+        # cluster errors are not RedisErrors; a host name that cannot be encoded is a UnicodeError
         known = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException, OSError, UnicodeError)
         if isinstance(error, known):
-            raise self._said(error) from None
+            raise self._translate(error) from None
 
-    def _said(self, error: Exception) -> StoreError:
+    def _translate(self, error: Exception) -> StoreError:
         from redis import exceptions as known
 
         if isinstance(error, known.RedisClusterException):
-            return self._said_of_cluster(error)
+            return self._translate_cluster(error)
         reason = _reason(error)
         if isinstance(error, known.OutOfMemoryError):
             return StoreFull(
-                f"the cache server {self._server} is at its maxmemory; raise its maxmemory, or remove "
-                "what is no longer needed there",
+                f"the cache server {self._server} is at its maxmemory; raise it, or remove keys there",
                 self._options.retry_after,
             )
         if isinstance(error, (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)):
@@ -304,8 +293,8 @@ class _Spoken:
             )
         if isinstance(error, known.TimeoutError):
             return StoreError(
-                f"the cache server {self._server} did not answer within {self._options.timeout:g} s; see what it is "
-                "busy with and whether its port speaks TLS as the address says, or allow it more time"
+                f"the cache server {self._server} did not answer within {self._options.timeout:g} s; check its load "
+                "and whether its port uses TLS as the address says, or raise the timeout"
             )
         if isinstance(error, known.ResponseError) and not isinstance(error, _redirections()):
             return StoreError(f"the cache server {self._server} refused a command ({reason}); see its log")
@@ -313,18 +302,18 @@ class _Spoken:
             f"could not reach the cache server {self._server} ({reason}); check that it runs, its address and its TLS"
         )
 
-    def _said_of_cluster(self, error: Exception) -> StoreError:
+    def _translate_cluster(self, error: Exception) -> StoreError:
         from redis import exceptions as known
 
         cause = error.__cause__
         if isinstance(cause, (known.RedisError, known.RedisClusterException, OSError, UnicodeError)):
-            return self._said(cause)
+            return self._translate(cause)
         if isinstance(error.__context__, (known.NoPermissionError, known.AuthenticationError)):
-            return self._said(error.__context__)
+            return self._translate(error.__context__)
         if "not enabled" in str(error):
             return StoreError(
-                f"the cache server {self._server} is in no cluster; name a node of one, or write its address as that "
-                "of a single server"
+                f"the cache server {self._server} is in no cluster; give the address of a cluster node, or do not "
+                "ask for a cluster"
             )
         return _Unreachable(
             f"the cluster of the cache server {self._server} is not whole ({_reason(error)}); see its CLUSTER INFO"
@@ -338,23 +327,23 @@ def _redirections() -> tuple[type[Exception], ...]:
 
 
 def _reason(error: Exception) -> str:
-    # redis-py puts the command, and so a part of the value, before it
+    # redis-py puts the command, with a part of the value, before it
     return str(error).rpartition("caused error: ")[2][:200] or type(error).__name__
 
 
 def _info(reply: bytes) -> dict[str, object]:
-    """What INFO says, by name."""
+    """The fields of INFO, by name."""
     lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
 
 
 def _pairs(reply: list[bytes]) -> dict[str, object]:
-    """What CONFIG GET says, by name."""
+    """The settings of CONFIG GET, by name."""
     return {name.decode(errors="replace"): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def _exchanges(client: Any) -> Exchanges:
-    """Connections of our own to the server of a client of redis-py, which is only asked how to make them."""
+    """Connections of our own to the server of a redis-py client, which only says how to make them."""
     import redis
 
     pool = client.connection_pool
@@ -370,7 +359,7 @@ def _client(address: RedisAddress, options: LinkOptions) -> Any:
         "protocol": 2,
         "socket_timeout": options.timeout,
         "socket_connect_timeout": options.timeout,
-        # attempts are counted in one place, by a clock that tests can move
+        # attempts are made in `Link`, by a clock that tests can move
         "retry": Retry(NoBackoff(), 3 if address.cluster else 0),
         "lib_name": None,
         "lib_version": None,
@@ -379,7 +368,7 @@ def _client(address: RedisAddress, options: LinkOptions) -> Any:
     if address.socket is None:
         shared |= {"host": address.host, "port": address.port, **_tls(address)}
     if address.cluster:
-        # redis-py makes an address of the name localhost, for which no certificate is; case means nothing in a name
+        # redis-py resolves the name localhost, and certificates name no address; it does not know it in capitals
         named = {"localhost": "LOCALHOST"}
         shared["host"] = named.get(address.host, address.host)
         return redis.RedisCluster(address_remap=lambda place: (named.get(place[0], place[0]), place[1]), **shared)
@@ -408,7 +397,7 @@ def _credentials(address: RedisAddress) -> "redis.CredentialProvider | None":
     given = (address.user, address.password) if address.user else (address.password,)
 
     class _Credentials(redis.CredentialProvider):
-        """Keeps the password out of every repr that redis-py makes."""
+        """Keeps the password out of the reprs of redis-py."""
 
         def get_credentials(self) -> Any:
             return given

@@ -1,9 +1,8 @@
 """Commands and their answers over connections that each serve one exchange at a time.
 
-A connection goes back to the others only once all its answers were read. One whose exchange ended in any other way, by
-an error, an interrupt (Ctrl-C) or the end of the stack, is closed: what it was asked and not read would be the answer
-to another's question, and what it was not told yet (who we are, which database) would be missing. redis-py's own pool
-gives such a connection back.
+A connection is used again only once all its answers were read. After any error or interrupt it is closed: an answer
+that was not read would be taken for that of the next command, and redis-py may not have authenticated yet. redis-py's
+own pool would use such a connection again.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ Command: TypeAlias = tuple[Any, ...]
 class Exchanges:
     """Connections to one server, made by `make` when they are needed. Thread-safe.
 
-    `answer` is what a connection raises for an answer that is an error: such a one is a reply.
+    `answer` is the exception that a connection raises for an error that the server answered: that is a reply.
     """
 
     def __init__(self, make: Callable[[], Any], answer: type[Exception]) -> None:
@@ -27,19 +26,19 @@ class Exchanges:
         self._closed = False
 
     def run(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
-        """The replies, in order, errors as such; `atomic`: all at once or none of them. Raises what redis-py raises."""
+        """The replies, in order, errors among them; `atomic`: all commands at once. Raises the errors of redis-py."""
         if not commands:
             return []
         if not atomic:
             return self.exchange(commands)
         replies = self.exchange([("MULTI",), *commands, ("EXEC",)])
         if isinstance(replies[-1], Exception):
-            # EXEC only says that something before was refused
+            # the error of EXEC only says that a command before it was refused
             raise next(reply for reply in replies if isinstance(reply, Exception))
         return list(replies[-1])
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies, in order, errors as such."""
+        """The replies, in order, errors among them."""
         connection = self._idle_one()
         if connection is None:
             connection = self._make()
@@ -59,7 +58,7 @@ class Exchanges:
         return [self]
 
     def close(self) -> None:
-        """Close those that are not in use now, and the others once they are not."""
+        """Close the idle connections now, and each of the others after its exchange."""
         self._closed = True
         with suppress(IndexError):
             while True:
@@ -70,7 +69,7 @@ class Exchanges:
             connection = self._idle.pop()
         except IndexError:
             return None
-        # nothing was asked: there is something to read where the server hung up
+        # no answer is due: there is something to read only if the server closed the connection
         with suppress(Exception):
             if not connection.can_read():
                 return connection

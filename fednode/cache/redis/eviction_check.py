@@ -1,4 +1,4 @@
-"""Whether a server may hold what nobody else has: pure questions to its own account of its memory."""
+"""Whether a server could evict pinned values, from its memory settings."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ from fednode.errors import ConfigError
 
 
 def check_no_eviction(memory: Mapping[str, object], server: str) -> None:
-    """Raise `ConfigError` where a server with this INFO memory (or CONFIG GET maxmemory*) could evict pinned values."""
+    """Raise `ConfigError` if a server with this INFO memory (or CONFIG GET maxmemory*) could evict pinned values."""
     policy = _text(memory, "maxmemory_policy", "maxmemory-policy")
     limit = _text(memory, "maxmemory", "maxmemory")
     if policy is None or limit is None or not limit.isdigit():
         raise ConfigError(
-            f"the cache server {server} does not say what it does when its memory is full; let this user run INFO or "
-            "CONFIG GET, for sealed updates must not be evicted"
+            f"the cache server {server} does not report whether it could evict sealed updates; let this user run "
+            "INFO or CONFIG GET"
         )
     if policy != "noeviction" and int(limit) > 0:
         raise ConfigError(

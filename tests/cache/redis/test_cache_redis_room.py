@@ -223,10 +223,10 @@ def test_a_pin_that_get_found_damaged_stays_among_the_lost_until_it_is_set(
 
 def test_what_is_no_key_or_closed_is_refused_at_once(server: RedisServer) -> None:
     backend = opened(server)
-    with pytest.raises(TypeError, match="cache key of type int"):
+    with pytest.raises(TypeError, match="int"):
         backend.keys(5)  # type: ignore[arg-type]
     for items in ([("a", 1)], None):
-        with pytest.raises(TypeError, match="set_many takes a dict"):
+        with pytest.raises(TypeError, match="dict"):
             backend.set_many(items, None)  # type: ignore[arg-type]
     backend.close()
     with pytest.raises(StoreError, match="is closed"):
@@ -241,7 +241,7 @@ def test_pieces_of_no_number_that_a_manifest_holds_are_refused(piece_bytes: Any)
 
 def test_half_a_write_lives_for_as_long_as_a_server_can_count() -> None:
     for seconds in (1e13, math.inf):
-        with pytest.raises(ConfigError, match="no end of it"):
+        with pytest.raises(ConfigError, match="orphan_seconds"):
             RedisOptions("ns", orphan_seconds=seconds)
 
 
@@ -255,7 +255,7 @@ def test_tuned_limits_refuse_what_is_new_and_keep_what_is_there(server: RedisSer
         backend.set("c", b"1", None)
     with pytest.raises(TooLarge):
         backend.set("a", bytes(11), None)
-    with pytest.raises(ConfigError, match="at most 20 here; open the cache with a larger limit"):
+    with pytest.raises(ConfigError, match="20"):
         backend.tune(Limits(2, 50, 21))
     assert backend.limits == Limits(2, 50, 10)
 

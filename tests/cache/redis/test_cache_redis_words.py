@@ -1,4 +1,4 @@
-"""What a `RedisBackend` says of losses, damage and its own end: where it was, what became of it, what to do."""
+"""Errors of a `RedisBackend` name the server: lost and damaged values, a closed cache."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,10 +36,9 @@ def test_a_lost_update_says_what_keeps_it_and_a_damaged_one_is_not_called_gone(s
         store.put("task", 1, client, b"sealed")
     server.client().delete(record_of("update/task/1/ann"))
     server.client().set(record_of("update/task/1/ann%2Fboxes"), b"something else")
-    advice = f"the cache server {server.socket}; set its maxmemory-policy to noeviction.*appendonly.*who else writes"
-    with pytest.raises(UpdateLost, match=f"the update of ann in round 1 .* is gone from {advice}"):
+    with pytest.raises(UpdateLost, match=rf"ann in round 1 .* gone .*{server.socket}"):
         store.get("task", 1, "ann")
-    with pytest.raises(UpdateLost, match=f"the boxes of ann in round 1 .* are damaged on {advice}"):
+    with pytest.raises(UpdateLost, match=rf"ann in round 1 .* damaged .*{server.socket}"):
         store.get("task", 1, "ann/boxes")
 
 
@@ -48,10 +47,8 @@ def test_an_overwritten_chunk_of_the_model_is_named_with_its_place(server: Redis
     for number in (0.0, 1.0):
         store.write({"w": np.full(4, number)}, {})
     server.client().set(record_of("parameters/run/w/0@2"), b"something else")
-    place = f"parameters/run/w/0@2 in the cache server {server.socket} .namespace ns. is missing or damaged"
-    with pytest.raises(StoreError, match=f"version 2 of the parameters run cannot be read: {place}") as told:
+    with pytest.raises(StoreError, match=rf"parameters/run/w/0@2 .*{server.socket}"):
         store.read()
-    assert "held" not in str(told.value)
     assert store.read(1).arrays["w"][0] == 0.0
 
 
@@ -73,7 +70,7 @@ def test_after_its_close_nothing_is_read_or_stored(server: RedisServer) -> None:
         backend.follow,
     ]
     for call in calls:
-        with pytest.raises(Closed, match=f"{server.socket} is closed; open it again"):
+        with pytest.raises(Closed, match=str(server.socket)):
             call()
     with opened(server) as again:
         assert again.get("key") == b"v"
