@@ -73,12 +73,12 @@ def test_a_sweep_frees_what_is_due_and_nothing_else(monkeypatch):
 @pytest.mark.parametrize("room", updates.ROOM)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_pinned_updates_are_refused_and_retried_and_none_is_lost(policy, room):
-    found = updates.pinned(Load(policy, room, clients=20, rounds=3))
+    found = updates.run(Load(policy, room, clients=20, rounds=3), pinned=True)
     assert (found.lost, found.accepted) == (0, 60) and found.refused > 0
 
 
 def test_what_is_not_pinned_is_lost():
-    assert updates.unpinned(Load("lru", 1.05, clients=20, rounds=2)).lost > 0
+    assert updates.run(Load("lru", 1.05, clients=20, rounds=2), pinned=False).lost > 0
 
 
 def test_an_update_that_is_gone_or_changed_or_never_taken_counts_as_lost(monkeypatch):
@@ -89,14 +89,14 @@ def test_an_update_that_is_gone_or_changed_or_never_taken_counts_as_lost(monkeyp
 
     for get in (gone, lambda self, *names: b"other", lambda self, *names: MISSING):
         monkeypatch.setattr(UpdateStore, "get", get)
-        assert updates.pinned(load).lost == 10
+        assert updates.run(load, pinned=True).lost == 10
 
     def refuse(self, *arguments):
         raise StoreFull("full")
 
     monkeypatch.undo()
     monkeypatch.setattr(UpdateStore, "put", refuse)
-    found = updates.pinned(load)
+    found = updates.run(load, pinned=True)
     assert (found.lost, found.accepted) == (10, 0)
 
 
