@@ -148,7 +148,7 @@ def each_place():
             yield pytest.param(place, error, id=f"{place} {type(error).__name__}")
 
 
-@pytest.mark.parametrize(("place", "error"), each_place())
+@pytest.mark.parametrize(("place", "error"), list(each_place()))
 def test_a_charged_round_is_told_of_wherever_the_run_breaks_off(tmp_path, monkeypatch, place, error):
     raised = place.breaks(monkeypatch, tmp_path, 1, error)
     folder = run_broken(tmp_path, rounds=1)
