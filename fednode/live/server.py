@@ -52,7 +52,7 @@ class LiveView:
         self.error: StoreError | None = None
         self._handler = RequestHandler(stores, clock, path.parent.resolve().name, tuned)
         self._mark: tuple[int, int] | None = None
-        self._server: _Server | None = None
+        self._server: _SocketServer | None = None
 
     @property
     def callers(self) -> int:
@@ -63,7 +63,7 @@ class LiveView:
         try:
             listener = unix_socket.listen(self.path)
             self._mark = unix_socket.mark_of(self.path)
-            self._server = _Server(listener, self._handler)
+            self._server = _SocketServer(listener, self._handler)
         except StoreError as error:
             self.error = error
             log.warning("there is no live view of this run: %s", error)
@@ -82,7 +82,7 @@ class LiveView:
                     connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class _SocketServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """A thread for each connection; all of them end with the process."""
 
     daemon_threads = True
@@ -119,7 +119,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class _Connection(socketserver.StreamRequestHandler):
-    server: _Server
+    server: _SocketServer
     timeout = _PATIENCE
 
     def handle(self) -> None:

@@ -1,4 +1,4 @@
-"""One key as an agent sees it: a pure value. All times are seconds on the agent's own clock."""
+"""An agent's copy of one key, as a pure value. All times are seconds on the agent's own clock."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -8,18 +8,18 @@ from fednode.cache.coherence.messages import (
     Acknowledge,
     Ask,
     Committed,
+    CopyState,
     Granted,
     Invalidate,
+    LeaseTerms,
     Refused,
-    State,
-    Terms,
     Want,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request without an answer. Each time it is said again it has a new `number`, sent at `sent_at`."""
+    """A request without an answer. Each time it is sent it gets a new `number`, and the time `sent_at`."""
 
     want: Want
     number: int
@@ -31,10 +31,10 @@ class Pending:
 class Copy:
     """One agent's copy. `serial` is the tenure it was granted under, `until` the end of its lease.
 
-    `recalled` is the newest serial that it was told to give up for: a grant under an older one is no use any more.
+    `recalled` is the newest serial for which it was recalled: a grant under an older one is void.
     """
 
-    state: State = State.INVALID
+    state: CopyState = CopyState.INVALID
     version: int = 0
     serial: int = 0
     until: float = 0.0
@@ -51,55 +51,55 @@ class Copy:
 
     def written(self) -> Self:
         """The copy after a write. Only where `writable`."""
-        return replace(self, state=State.MODIFIED)
+        return replace(self, state=CopyState.MODIFIED)
 
     def asking(self, pending: Pending) -> Self:
-        """The copy while `pending` has no answer: nobody reads it or writes to it."""
-        return replace(self, state=State.PENDING, pending=pending)
+        """The copy while `pending` has no answer: it is neither read nor written."""
+        return replace(self, state=CopyState.PENDING, pending=pending)
 
-    def granted(self, said: Granted, now: float, terms: Terms) -> Self:
-        """Take a grant; one that answers another request, was recalled or has already run out is no answer.
+    def granted(self, message: Granted, now: float, terms: LeaseTerms) -> Self:
+        """Take a grant; one for another request, one that was recalled and one that has run out change nothing.
 
         The lease counts from when the request was sent, which is before the directory began to count.
         """
         pending = self.pending
-        if pending is None or pending.want is Want.WRITE_BACK or pending.number != said.number:
+        if pending is None or pending.want is Want.WRITE_BACK or pending.number != message.number:
             return self
         until = pending.sent_at + terms.lease - terms.margin
-        if said.serial < self.recalled or now >= until:
+        if message.serial < self.recalled or now >= until:
             return self
-        state = State.EXCLUSIVE if said.exclusive else State.SHARED
-        return replace(self, state=state, version=said.version, serial=said.serial, until=until, pending=None)
+        state = CopyState.EXCLUSIVE if message.exclusive else CopyState.SHARED
+        return replace(self, state=state, version=message.version, serial=message.serial, until=until, pending=None)
 
-    def ended(self, said: Committed | Refused) -> Self:
-        """Take the end of a write-back or a refusal; the same copy where it answers something else."""
+    def ended(self, message: Committed | Refused) -> Self:
+        """Take the end of a write-back, or a refusal; one for another request changes nothing."""
         pending = self.pending
-        want = said.want if isinstance(said, Refused) else Want.WRITE_BACK
-        answers = pending is not None and (pending.want, pending.number) == (want, said.number)
+        want = message.want if isinstance(message, Refused) else Want.WRITE_BACK
+        answers = pending is not None and (pending.want, pending.number) == (want, message.number)
         return self.dropped() if answers else self
 
-    def invalidated(self, said: Invalidate, now: float, terms: Terms) -> tuple[Self, Acknowledge]:
+    def invalidated(self, message: Invalidate, now: float, terms: LeaseTerms) -> tuple[Self, Acknowledge]:
         """Give up the copy if it is from before the recall, and acknowledge in any case.
 
-        A changed copy is handed over with the acknowledgement and stays Pending until it is known to be committed.
+        A modified copy is handed over with the acknowledgement and stays Pending until it is committed or refused.
         """
-        copy = replace(self, recalled=max(self.recalled, said.serial))
-        older = self.serial < said.serial
-        if self.state is State.MODIFIED and older:
-            return copy.handing_over(now, terms), Acknowledge(said.key, said.serial, self.serial)
+        copy = replace(self, recalled=max(self.recalled, message.serial))
+        older = self.serial < message.serial
+        if self.state is CopyState.MODIFIED and older:
+            return copy.handing_over(now, terms), Acknowledge(message.key, message.serial, self.serial)
         if self.pending is not None and self.pending.want is Want.WRITE_BACK and older:
-            return copy, Acknowledge(said.key, said.serial, self.serial)
+            return copy, Acknowledge(message.key, message.serial, self.serial)
         if self.state in _READABLE and older:
-            return copy.dropped(), Acknowledge(said.key, said.serial)
-        return copy, Acknowledge(said.key, said.serial)
+            return copy.dropped(), Acknowledge(message.key, message.serial)
+        return copy, Acknowledge(message.key, message.serial)
 
-    def handing_over(self, now: float, terms: Terms) -> Self:
-        """A changed copy on its way back to the directory; its serial is its number."""
+    def handing_over(self, now: float, terms: LeaseTerms) -> Self:
+        """A modified copy on its way to the directory; its serial is the number of the request."""
         return self.asking(Pending(Want.WRITE_BACK, self.serial, now, now + terms.patience))
 
-    def lease_over(self, now: float, terms: Terms) -> Self:
-        """The lease ran out, or the copy is evicted: a changed copy is handed over, another one goes."""
-        if self.state is State.MODIFIED:
+    def lease_over(self, now: float, terms: LeaseTerms) -> Self:
+        """The lease ran out, or the copy is evicted: a modified copy is handed over, another one is dropped."""
+        if self.state is CopyState.MODIFIED:
             return self.handing_over(now, terms)
         return self.dropped() if self.state in _READABLE else self
 
@@ -111,10 +111,10 @@ class Copy:
 
     def dropped(self) -> Self:
         """No copy, and nothing pending."""
-        return replace(self, state=State.INVALID, pending=None)
+        return replace(self, state=CopyState.INVALID, pending=None)
 
     def repeated(self, key: str, number: int, now: float) -> tuple[Self, Ask | None]:
-        """Ask again under a new `number`, so that the lease counts from this time; a write-back keeps its serial."""
+        """Send again under a new `number`, so that the lease counts from now; a write-back keeps its serial."""
         pending = self.pending
         if pending is None:
             return self, None
@@ -124,5 +124,5 @@ class Copy:
         return replace(self, pending=again), Ask(key, pending.want, number)
 
 
-_READABLE = frozenset({State.SHARED, State.EXCLUSIVE, State.MODIFIED})
-_WRITABLE = frozenset({State.EXCLUSIVE, State.MODIFIED})
+_READABLE = frozenset({CopyState.SHARED, CopyState.EXCLUSIVE, CopyState.MODIFIED})
+_WRITABLE = frozenset({CopyState.EXCLUSIVE, CopyState.MODIFIED})

@@ -1,32 +1,32 @@
-"""The directory: who may have a copy of what, as a pure value. Events come with the time on the directory's clock."""
+"""The directory: who may have a copy of what, as a pure value. Each event carries the time on the directory's clock."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from fednode.cache.coherence.line import Line, Now, Said
+from fednode.cache.coherence.line import Line, Now, Outgoing
 from fednode.cache.coherence.messages import (
     UNKNOWN_KEY,
     Acknowledge,
     Answers,
     Ask,
     Committed,
+    CopyState,
     Granted,
     Invalidate,
     Invalidations,
+    LeaseTerms,
     Refused,
     Requests,
-    State,
-    Terms,
     ToAgent,
     ToDirectory,
 )
 
-Step = Callable[[Line, Now], tuple[Line, tuple[Said, ...]]]
+Step = Callable[[Line, Now], tuple[Line, tuple[Outgoing, ...]]]
 
 
 class Commit(NamedTuple):
-    """`agent` wrote `version` of `key`: whoever holds the values stores what came with the message under it."""
+    """`agent` wrote `version` of `key`: store the value that came with the message."""
 
     key: str
     agent: str
@@ -34,7 +34,7 @@ class Commit(NamedTuple):
 
 
 class DirectoryTurn(NamedTuple):
-    """The directory after an event, what it sends (one message an agent and channel), and what was committed."""
+    """The directory after an event, one message for each agent and channel, and the committed writes."""
 
     directory: "Directory"
     messages: tuple[ToAgent, ...] = ()
@@ -45,24 +45,24 @@ class DirectoryTurn(NamedTuple):
 class Directory:
     """All keys that agents may share, each with version, owner, sharers and state."""
 
-    terms: Terms
+    terms: LeaseTerms
     lines: Mapping[str, Line]
 
     @classmethod
-    def of(cls, keys: Iterable[str], terms: Terms) -> Self:
+    def of(cls, keys: Iterable[str], terms: LeaseTerms) -> Self:
         """A directory of `keys`, each at version 0 and held by nobody."""
         return cls(terms, dict.fromkeys(keys, Line()))
 
     def admits(self, message: ToDirectory) -> bool:
-        """Whether `message` can be taken now; else it stays at the head of its channel.
+        """Whether `message` can be taken now; else leave it at the head of its channel.
 
-        Acknowledgements always can. That is why they need a channel of their own: behind a request that waits for
-        them they would never arrive.
+        Acknowledgements always can. They need a channel of their own: behind a request that waits for them they would
+        never arrive.
         """
         if not isinstance(message, Requests):
             return True
         lines = (self.lines.get(ask.key) for ask in message.items)
-        return all(line is None or line.state is not State.PENDING for line in lines)
+        return all(line is None or line.state is not CopyState.PENDING for line in lines)
 
     def handle(self, message: ToDirectory, now: float) -> DirectoryTurn:
         """Take one message. Raises `RuntimeError` for one that `admits` does not admit."""
@@ -75,20 +75,20 @@ class Directory:
                 if ask.key not in self.lines
             )
             return self._take(asked, now, agent, unknown)
-        said = [(one.key, _acknowledging(agent, one)) for one in message.items if one.key in self.lines]
-        return self._take(said, now, agent)
+        steps = [(one.key, _acknowledging(agent, one)) for one in message.items if one.key in self.lines]
+        return self._take(steps, now, agent)
 
     def end_lease(self, agent: str, keys: Iterable[str], now: float) -> DirectoryTurn:
-        """Take it that `agent` has no copy of `keys` any more: its leases have run out. A write it had not handed
-        over is lost."""
+        """The leases of `agent` on `keys` have run out: it has no copies. A write that it had not handed over is
+        lost."""
         return self._take([(key, _ending(agent)) for key in keys], now, agent)
 
     def repeat(self, keys: Iterable[str], now: float) -> DirectoryTurn:
-        """Say the outstanding invalidations of `keys` again."""
+        """Send the outstanding invalidations of `keys` again."""
         return self._take([(key, Line.repeat) for key in keys], now, "")
 
     def tick(self, now: float) -> DirectoryTurn:
-        """Do what the time asks for: end leases, say again."""
+        """Do what is due: end leases, send again."""
         steps: list[tuple[str, Step]] = []
         for key, line in self.lines.items():
             steps += [(key, _ending(holder.agent)) for holder in line.holders if holder.until <= now]
@@ -97,38 +97,38 @@ class Directory:
         return self._take(steps, now, "")
 
     def _take(
-        self, steps: Iterable[tuple[str, Step]], now: float, author: str, told: tuple[Said, ...] = ()
+        self, steps: Iterable[tuple[str, Step]], now: float, author: str, first: tuple[Outgoing, ...] = ()
     ) -> DirectoryTurn:
         time = Now(now, now + self.terms.lease)
         after: dict[str, Line] = {}
         commits: list[Commit] = []
-        spoken = list(told)
+        outgoing = list(first)
         for key, step in steps:
             before = after.get(key) or self.lines[key]
             after[key], more = step(before, time)
-            spoken += more
+            outgoing += more
             if after[key].version != before.version:
                 commits.append(Commit(key, author, after[key].version))
         directory = replace(self, lines={**self.lines, **after}) if after else self
-        return DirectoryTurn(directory, _batched(spoken), tuple(commits))
+        return DirectoryTurn(directory, _batched(outgoing), tuple(commits))
 
 
 def _asking(agent: str, ask: Ask) -> Step:
     return lambda line, time: line.ask(agent, ask, time)
 
 
-def _acknowledging(agent: str, said: Acknowledge) -> Step:
-    return lambda line, time: line.acknowledge(agent, said, time)
+def _acknowledging(agent: str, message: Acknowledge) -> Step:
+    return lambda line, time: line.acknowledge(agent, message, time)
 
 
 def _ending(agent: str) -> Step:
     return lambda line, time: line.end_lease(agent, time)
 
 
-def _batched(told: Iterable[Said]) -> tuple[ToAgent, ...]:
+def _batched(outgoing: Iterable[Outgoing]) -> tuple[ToAgent, ...]:
     answers: dict[str, list[Granted | Committed | Refused]] = {}
     recalls: dict[str, list[Invalidate]] = {}
-    for agent, item in told:
+    for agent, item in outgoing:
         if isinstance(item, Invalidate):
             recalls.setdefault(agent, []).append(item)
         else:

@@ -1,4 +1,4 @@
-"""One key as the directory sees it: a pure value, events in, a new value and what to say out."""
+"""The directory's line of one key, as a pure value: an event in, a new line and messages out."""
 
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
@@ -8,22 +8,22 @@ from fednode.cache.coherence.messages import (
     Acknowledge,
     Ask,
     Committed,
+    CopyState,
     Granted,
     Invalidate,
     Refused,
-    State,
     Want,
 )
 
-Said = tuple[str, Granted | Committed | Refused | Invalidate]
-"""An agent and what it is told."""
+Outgoing = tuple[str, Granted | Committed | Refused | Invalidate]
+"""An agent, and an item of a message to it."""
 
-_NOTHING: Final[tuple[Said, ...]] = ()
+_NOTHING: Final[tuple[Outgoing, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """An agent that may have a copy: under which serial since when, and until when on the directory's clock."""
+class LeaseHolder:
+    """An agent that may have a copy, the serial that it was granted under, and the end of its lease."""
 
     agent: str
     serial: int
@@ -32,7 +32,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A request that waits for others to give up their copies; `asked_at` is when they were last told."""
+    """A request that waits for others to give up their copies; `asked_at`: when they were last recalled."""
 
     agent: str
     ask: Ask
@@ -50,26 +50,26 @@ class Now(NamedTuple):
 class Line:
     """`version` counts committed writes; `serial` grows with every recall and every exclusive grant.
 
-    Versions tell values apart, serials tell tenures apart: what is said under an older serial changes nothing.
+    A version identifies a value, a serial a tenure: messages under an older serial change nothing.
     """
 
     version: int = 0
     serial: int = 0
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[LeaseHolder, ...] = ()
     exclusive: bool = False
     serving: Serving | None = None
     waiting: frozenset[str] = frozenset()
     settled: tuple[tuple[str, int], ...] = ()
-    """Whose last write was committed, and under which serial: a write-back that comes again is answered alike."""
+    """Agents with the serial of their last committed write: a repeated write-back gets the same answer."""
 
     @property
-    def state(self) -> State:
-        """Pending while a request waits; else what its holders may do."""
+    def state(self) -> CopyState:
+        """Pending while a request waits; else what the holders may do."""
         if self.serving is not None:
-            return State.PENDING
+            return CopyState.PENDING
         if not self.holders:
-            return State.INVALID
-        return State.EXCLUSIVE if self.exclusive else State.SHARED
+            return CopyState.INVALID
+        return CopyState.EXCLUSIVE if self.exclusive else CopyState.SHARED
 
     @property
     def owner(self) -> str | None:
@@ -81,8 +81,8 @@ class Line:
         """The agents that may have a copy, the owner included."""
         return frozenset(holder.agent for holder in self.holders)
 
-    def ask(self, agent: str, ask: Ask, time: Now) -> tuple[Self, tuple[Said, ...]]:
-        """Serve a request, or start to. Raises `RuntimeError` while another one is served."""
+    def ask(self, agent: str, ask: Ask, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
+        """Serve a request, or start to. Raises `RuntimeError` while another request is served."""
         if self.serving is not None:
             raise RuntimeError(f"{ask.key} is Pending; leave the request in its channel until it is not")
         if ask.want is Want.WRITE_BACK:
@@ -96,22 +96,22 @@ class Line:
             return replace(self, serial=self.serial + 1)._grant(agent, ask, time)
         return self._grant(agent, ask, time)
 
-    def acknowledge(self, agent: str, said: Acknowledge, time: Now) -> tuple[Self, tuple[Said, ...]]:
-        """Take an acknowledgement; one that is not waited for commits nothing and frees nobody."""
-        line, told = self, _NOTHING
-        if said.written is not None:
-            line, told = self._take_back(agent, said.key, said.written)
-        if agent in line.waiting and said.serial == line.serial:
+    def acknowledge(self, agent: str, message: Acknowledge, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
+        """Take an acknowledgement; one that nobody waits for changes nothing."""
+        line, outgoing = self, _NOTHING
+        if message.written is not None:
+            line, outgoing = self._take_back(agent, message.key, message.written)
+        if agent in line.waiting and message.serial == line.serial:
             line, more = line._without(agent)._granted_if_clear(time)
-            told = (*told, *more)
-        return line, told
+            outgoing = (*outgoing, *more)
+        return line, outgoing
 
-    def end_lease(self, agent: str, time: Now) -> tuple[Self, tuple[Said, ...]]:
-        """The lease of `agent` ran out: as if it had acknowledged, and what it wrote is lost."""
+    def end_lease(self, agent: str, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
+        """The lease of `agent` ran out: it counts as acknowledged, and an uncommitted write is lost."""
         return self._without(agent)._granted_if_clear(time)
 
-    def repeat(self, time: Now) -> tuple[Self, tuple[Said, ...]]:
-        """Say the outstanding invalidations again; nothing where none are."""
+    def repeat(self, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
+        """Send the outstanding invalidations again."""
         return self._recall(time) if self.serving is not None else (self, ())
 
     def _in_the_way(self, agent: str, want: Want) -> frozenset[str]:
@@ -119,35 +119,35 @@ class Line:
             return frozenset()
         return self.sharers - {agent}
 
-    def _recall(self, time: Now) -> tuple[Self, tuple[Said, ...]]:
+    def _recall(self, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
         serving = self.serving
         if serving is None:
             raise RuntimeError("nothing is being served: there is nobody to recall a copy for")
         recall = Invalidate(serving.ask.key, self.serial)
-        told = tuple((agent, recall) for agent in sorted(self.waiting))
-        return replace(self, serving=replace(serving, asked_at=time.now)), told
+        outgoing = tuple((agent, recall) for agent in sorted(self.waiting))
+        return replace(self, serving=replace(serving, asked_at=time.now)), outgoing
 
-    def _granted_if_clear(self, time: Now) -> tuple[Self, tuple[Said, ...]]:
+    def _granted_if_clear(self, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
         if self.serving is None or self.waiting:
             return self, ()
         return replace(self, serving=None)._grant(self.serving.agent, self.serving.ask, time)
 
-    def _grant(self, agent: str, ask: Ask, time: Now) -> tuple[Self, tuple[Said, ...]]:
+    def _grant(self, agent: str, ask: Ask, time: Now) -> tuple[Self, tuple[Outgoing, ...]]:
         exclusive = ask.want is Want.EXCLUSIVE or self.owner == agent
-        # an owner that asks again keeps its tenure: what it wrote since the first grant is still to be taken
+        # an owner that asks again keeps its tenure: its write since the first grant can still be committed
         serial = self.holders[0].serial if self.owner == agent else self.serial
         others = tuple(holder for holder in self.holders if holder.agent != agent)
-        holders = tuple(sorted((*others, Holder(agent, serial, time.until)), key=lambda holder: holder.agent))
+        holders = tuple(sorted((*others, LeaseHolder(agent, serial, time.until)), key=lambda holder: holder.agent))
         line = replace(self, holders=holders, exclusive=exclusive)
         return line, ((agent, Granted(ask.key, ask.number, self.version, serial, exclusive)),)
 
-    def _take_back(self, agent: str, key: str, serial: int) -> tuple[Self, tuple[Said, ...]]:
+    def _take_back(self, agent: str, key: str, serial: int) -> tuple[Self, tuple[Outgoing, ...]]:
         if (agent, serial) in self.settled:
             return self, ((agent, Committed(key, serial)),)
         if self.owner != agent or serial != self.holders[0].serial:
             return self, ((agent, Refused(key, Want.WRITE_BACK, serial, NOT_OWNER)),)
         settled = (*(pair for pair in self.settled if pair[0] != agent), (agent, serial))
-        # while it is waited for it stays a holder: only its acknowledgement, or its lease, ends the wait
+        # while we wait for it, it stays a holder: only its acknowledgement, or its lease, ends the wait
         line = self if agent in self.waiting else self._without(agent)
         return replace(line, version=self.version + 1, settled=settled), ((agent, Committed(key, serial)),)
 

@@ -1,10 +1,10 @@
-"""What agents and the directory say to each other, on two virtual channels, in batches: one message, many keys.
+"""The messages between agents and directory, on two virtual channels, in batches: one message, many keys.
 
     channel    agent -> directory     directory -> agent
     REQUESTS   Requests of Ask        Answers of Granted, Committed, Refused
     RECALLS    Acknowledgements       Invalidations
 
-Each channel is first in, first out; between the two nothing is ordered. A message may be lost or come twice.
+Each channel is first in, first out; the two are not ordered with each other. A message may be lost or come twice.
 """
 
 import math
@@ -15,17 +15,17 @@ from typing import ClassVar, Final
 from fednode.errors import ConfigError
 
 NOT_OWNER: Final = "not-owner"
-"""Refused: the lease had run out, so the agent no longer owned what it wrote; that write is lost."""
+"""Refused: the lease had run out, so the agent no longer owned the key; its write is lost."""
 
 UNKNOWN_KEY: Final = "unknown-key"
-"""Refused: the directory keeps no such key."""
+"""Refused: the directory has no such key."""
 
 NO_ANSWER: Final = "no-answer"
-"""Given up by the agent itself: nothing came back in all its patience."""
+"""Given up by the agent itself: no answer came within its patience."""
 
 
-class State(Enum):
-    """What a copy is at its agent; the directory's lines use the same words, without Modified."""
+class CopyState(Enum):
+    """The state of an agent's copy; lines of the directory have the same states, without Modified."""
 
     INVALID = "Invalid"
     SHARED = "Shared"
@@ -42,7 +42,7 @@ class Want(Enum):
     WRITE_BACK = "write back"
 
 
-class Channel(Enum):
+class VirtualChannel(Enum):
     """The two virtual channels between an agent and the directory."""
 
     REQUESTS = "requests"
@@ -50,8 +50,8 @@ class Channel(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What both sides agree on, in seconds: how long a lease runs, and when something is said again or given up.
+class LeaseTerms:
+    """What both sides agree on, in seconds: the length of a lease, and when a message is sent again or given up.
 
     The assumption on clocks: while the directory's clock counts `lease`, an agent's counts at least `lease - margin`.
     Raises `ConfigError` for terms under which no copy could ever be read.
@@ -134,7 +134,7 @@ class Acknowledge:
 class Requests:
     """From `agent`; the directory leaves it in its channel while a key in it is Pending."""
 
-    channel: ClassVar[Channel] = Channel.REQUESTS
+    channel: ClassVar[VirtualChannel] = VirtualChannel.REQUESTS
     agent: str
     items: tuple[Ask, ...]
 
@@ -147,7 +147,7 @@ class Requests:
 class Answers:
     """To `agent`. The values of what is granted travel beside it."""
 
-    channel: ClassVar[Channel] = Channel.REQUESTS
+    channel: ClassVar[VirtualChannel] = VirtualChannel.REQUESTS
     agent: str
     items: tuple[Granted | Committed | Refused, ...]
 
@@ -156,7 +156,7 @@ class Answers:
 class Invalidations:
     """To `agent`."""
 
-    channel: ClassVar[Channel] = Channel.RECALLS
+    channel: ClassVar[VirtualChannel] = VirtualChannel.RECALLS
     agent: str
     items: tuple[Invalidate, ...]
 
@@ -165,7 +165,7 @@ class Invalidations:
 class Acknowledgements:
     """From `agent`; always taken at once. The values of what is handed over travel beside it."""
 
-    channel: ClassVar[Channel] = Channel.RECALLS
+    channel: ClassVar[VirtualChannel] = VirtualChannel.RECALLS
     agent: str
     items: tuple[Acknowledge, ...]
 

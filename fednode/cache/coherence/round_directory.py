@@ -1,9 +1,14 @@
 """The directory of a federated task: one writer, many clients, whole batches. Pure values, as `Directory` and `Agent`.
 
-A release writes keys; what is to be dropped and what is new ride on the next round's message to each client (`offer`),
-and its reply acknowledges them (`acknowledge`). A client reads a copy only for a round, at the version that the round's
-message names, so no write has to wait for it: a late client cannot read what is old, its update is refused (`too_old`).
-Sets of keys are bits of one integer each: a release or a reply costs a few operations a client, whatever the keys.
+How a release and the clients interleave:
+
+1. The node releases a version: `write` marks the copies of the changed keys as stale. It waits for nobody.
+2. The next round's message names the new version, and brings each client what it lacks (`offer`).
+3. The client's reply acknowledges that (`acknowledge`, `confirm`): from now on it holds these keys.
+4. A client that was late for step 2 cannot read an old copy as a new one: its update names the old version, and is
+   refused if that is too old (`too_old`).
+
+Sets of keys are bits of one integer each: a release or a reply costs a few operations a client, however many keys.
 """
 
 import math
@@ -33,7 +38,7 @@ def too_old(computed_from: int, current: int, bound: int) -> bool:
 
 
 class Parcel(NamedTuple):
-    """What one message tells a client of its copies, as bits of keys: `drop` first, `keep` as they are, take `send`."""
+    """What one message asks of a client's copies, as bits of keys: `drop`, then `keep`, then take `send`."""
 
     number: int
     drop: int
@@ -42,7 +47,7 @@ class Parcel(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What the node knows of a client's copies, as bits of keys; clients of which it knows the same share one.
+    """What the node knows of a client's copies, as bits of keys; clients in the same situation share one object.
 
     `held` are confirmed at their newest version, `sent` are under way at it, `stale` may be there at an older one.
     `parcel` and `dropping` are the parts of `sent` and `stale` that the client's last parcel speaks of.
@@ -55,7 +60,7 @@ class Standing(NamedTuple):
     dropping: int = 0
 
     def written(self, keys: int) -> "Standing":
-        """The standing after a new version of `keys`: whatever there may be of them is stale."""
+        """The standing after a new version of `keys`: all copies of them are stale."""
         held, sent = self.held & keys, self.sent & keys
         # x ^ (x & y) is x without y, and does not build the long complement of y
         return Standing(
@@ -72,19 +77,21 @@ class Standing(NamedTuple):
         return Standing(self.held, self.sent | parcel, self.stale, parcel, self.stale)
 
     def acknowledged(self) -> "Standing":
-        """The standing once the last parcel is acknowledged: what it speaks of was under way, or stale."""
+        """The standing once the last parcel is acknowledged."""
         return Standing(self.held | self.parcel, self.sent ^ self.parcel, self.stale ^ self.dropping)
 
     def proven(self, keys: int) -> "Standing":
-        """The standing once the client is known to have the newest version of `keys`, whatever parcel there was."""
+        """The standing once the client is known to have the newest version of `keys`, by whichever parcel."""
         rest = self.written(keys)
         return Standing(rest.held | keys, rest.sent, rest.stale ^ (rest.stale & keys), rest.parcel, rest.dropping)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundDirectory:
-    """Who holds which chunk at which version. `lease` is in seconds: a client that is silent for that long is
-    forgotten, and gets everything when it comes back. `made` counts offers: no client gets a number twice.
+    """Who holds which chunk at which version.
+
+    `lease` is in seconds: a client that is silent for that long is forgotten, and gets everything when it comes back.
+    `made` counts offers: no client gets a number twice.
 
     Versions are counters, one a key, kept bit by bit: `planes[i]` has the bits of the keys in whose version bit i is
     set, so a release adds one to any number of versions in a few operations.
@@ -128,9 +135,9 @@ class RoundDirectory:
 
     def write(self, keys: int) -> tuple[Self, dict[str, int]]:
         """A new version of each key whose bit is in `keys`; and for each client that may have one, the bits of what it
-        has to drop. They ride on its next parcel; nothing needs to be sent now.
+        has to drop. They go out with its next parcel.
 
-        Raises `ValueError` for bits that are nobody's.
+        Raises `ValueError` for bits without a key.
         """
         if keys < 0 or keys >> len(self.keys):
             raise ValueError(f"there are bits for {len(self.keys)} keys only; make them with `bits`")
@@ -149,9 +156,8 @@ class RoundDirectory:
     def offer(self, clients: Iterable[str], now: float, keys: int | None = None) -> tuple[Self, dict[str, Parcel]]:
         """The next parcel for each of `clients`, about all keys or those whose bits are `keys`; leases start anew.
 
-        Clients of which the same is known get the very same parcel, number and all, so it is packed once.
-
-        An earlier parcel that was not acknowledged is void: an acknowledgement of it will change nothing.
+        Clients in the same situation get the same parcel, with the same number, so it is packed once. An earlier parcel
+        that was not acknowledged is void.
         """
         wanted = (1 << len(self.keys)) - 1 if keys is None else keys
         known: dict[int, tuple[Standing, Parcel]] = {}
@@ -169,7 +175,7 @@ class RoundDirectory:
         return self._with(standings, numbers, leases, made), parcels
 
     def acknowledge(self, replies: Mapping[str, int], now: float) -> Self:
-        """Each client of `replies` has done what the parcel of that number said; one that is not its last is void.
+        """Each client of `replies` has done what the parcel of that number asks; only its last parcel counts.
 
         Raises `PeerFault` ("not-offered") for a parcel that was never made; nothing is acknowledged then.
         """
@@ -190,19 +196,19 @@ class RoundDirectory:
     def confirm(self, client: str, keys: int, now: float) -> Self:
         """`client` has proved that it holds the newest version of `keys`, as by a signed reply to a round of them.
 
-        An acknowledgement that needs no parcel's number, and may come late.
+        This acknowledgement needs no parcel's number, and may come late.
         """
         standings = {**self.standings, client: self.standings.get(client, _UNKNOWN).proven(keys)}
         numbers = self.numbers if client in self.numbers else {**self.numbers, client: 0}
         return self._with(standings, numbers, {**self.leases, client: now + self.lease}, self.made)
 
     def holds(self, client: str, key: str) -> int | None:
-        """The version of `key` that `client` is known to hold, which is the newest; None where it may not."""
+        """The version of `key` that `client` is known to hold, which is always the newest; None if it may not."""
         standing = self.standings.get(client, _UNKNOWN)
         return self.version(key) if standing.held >> self.places[key] & 1 else None
 
     def waiting(self, keys: int | None = None) -> dict[str, int]:
-        """The bits of what each client may still have in an older version, of all keys or of the bits `keys`."""
+        """For each client, the bits of `keys` (None: all) of which it may still have an older version."""
         wanted = -1 if keys is None else keys
         return {client: some for client, one in self.standings.items() if (some := one.stale & wanted)}
 
@@ -211,7 +217,7 @@ class RoundDirectory:
         return self._without({client for client, until in self.leases.items() if until <= now})
 
     def forget(self, client: str) -> Self:
-        """Nothing is known of `client` any more: it came back empty, or says that it lacks what it should hold."""
+        """Forget `client`: it came back empty, or lacks what it should hold."""
         return self._without({client})
 
     def _without(self, clients: set[str]) -> Self:
@@ -237,16 +243,16 @@ _UNKNOWN: Final = Standing()
 
 
 class Copies(NamedTuple):
-    """The client's side: the bits of the keys it holds, and the parcel that said so."""
+    """The client's side: the bits of the keys that it holds, and the number of the last parcel."""
 
     number: int = 0
     held: int = 0
 
     def take(self, data: bytes, start: int = 0) -> "Copies":
-        """Do what the parcel says that `pack` wrote at `start`; an older one, or the same again, changes nothing.
+        """Do what the parcel asks that `pack` wrote at `start`; an older or repeated one changes nothing.
 
-        Raises `PeerFault`: "malformed" for anything but a parcel, "copy-missing" where a copy that it keeps is not
-        here: the node has to forget this client.
+        Raises `PeerFault`: "malformed" for anything but a parcel, "copy-missing" where a copy to be kept is not here:
+        the node has to forget this client.
         """
         newest, held = self
         first = start + _HEAD_BYTES

@@ -13,20 +13,20 @@ from fednode.cache.coherence.messages import (
     Acknowledgements,
     Answers,
     Ask,
-    Channel,
     Committed,
+    CopyState,
     Granted,
     Invalidate,
     Invalidations,
+    LeaseTerms,
     Refused,
     Requests,
-    State,
-    Terms,
+    VirtualChannel,
     Want,
 )
 from fednode.errors import ConfigError
 
-TERMS = Terms(lease=10.0, margin=1.0, retry=2.0, patience=30.0)
+TERMS = LeaseTerms(lease=10.0, margin=1.0, retry=2.0, patience=30.0)
 TIME = Now(0.0, 10.0)
 
 
@@ -55,23 +55,23 @@ def owned_by(agent):
 
 def test_many_may_share_and_each_is_told_the_version():
     line, told = shared_by("a").ask("b", get(7), TIME)
-    assert line.state is State.SHARED and line.sharers == {"a", "b"} and line.owner is None
+    assert line.state is CopyState.SHARED and line.sharers == {"a", "b"} and line.owner is None
     assert told == (("b", Granted("k", 7, 0, 0, exclusive=False)),)
     assert line.waiting == frozenset() and {holder.until for holder in line.holders} == {10.0}
 
 
 def test_the_first_owner_waits_for_nobody():
     line, told = Line().ask("a", own(3), TIME)
-    assert line.state is State.EXCLUSIVE and line.owner == "a" and line.serial == 1
+    assert line.state is CopyState.EXCLUSIVE and line.owner == "a" and line.serial == 1
     assert told == (("a", Granted("k", 3, 0, 1, exclusive=True)),)
 
 
 def test_an_upgrade_waits_for_all_other_sharers():
     line, told = shared_by("a", "b", "c").ask("b", own(2), TIME)
-    assert line.state is State.PENDING and line.waiting == {"a", "c"} and line.serial == 1
+    assert line.state is CopyState.PENDING and line.waiting == {"a", "c"} and line.serial == 1
     assert told == (("a", Invalidate("k", 1)), ("c", Invalidate("k", 1)))
     line, told = line.acknowledge("a", Acknowledge("k", 1), TIME)
-    assert line.state is State.PENDING and told == ()
+    assert line.state is CopyState.PENDING and told == ()
     line, told = line.acknowledge("c", Acknowledge("k", 1), TIME)
     assert line.owner == "b" and told == (("b", Granted("k", 2, 0, 1, exclusive=True)),)
 
@@ -81,7 +81,7 @@ def test_a_reader_waits_for_the_owner_whose_change_is_committed_first():
     assert told == (("a", Invalidate("k", 2)),)
     line, told = line.acknowledge("a", Acknowledge("k", 2, 1), TIME)
     assert told == (("a", Committed("k", 1)), ("b", Granted("k", 4, 1, 2, exclusive=False)))
-    assert line.version == 1 and line.sharers == {"b"} and line.state is State.SHARED
+    assert line.version == 1 and line.sharers == {"b"} and line.state is CopyState.SHARED
 
 
 def test_the_end_of_a_lease_counts_as_an_acknowledgement_and_loses_the_change():
@@ -94,7 +94,7 @@ def test_the_end_of_a_lease_counts_as_an_acknowledgement_and_loses_the_change():
 
 def test_a_write_back_is_committed_once_however_often_it_comes():
     line, told = owned_by("a").ask("a", back(1), TIME)
-    assert (line.version, line.state) == (1, State.INVALID) and told == (("a", Committed("k", 1)),)
+    assert (line.version, line.state) == (1, CopyState.INVALID) and told == (("a", Committed("k", 1)),)
     assert line.ask("a", back(1), TIME) == (line, told)
     later, _ = line.ask("a", own(2), TIME)
     assert later.ask("a", back(1), TIME) == (later, told)
@@ -144,7 +144,7 @@ def test_one_message_holds_many_keys_for_one_agent():
     turn = holding("a", "b").handle(ask_for("c", Want.EXCLUSIVE, "k", "l"), 0.0)
     both = (Invalidate("k", 1), Invalidate("l", 1))
     assert turn.messages == (Invalidations("a", both), Invalidations("b", both))
-    assert {message.channel for message in turn.messages} == {Channel.RECALLS}
+    assert {message.channel for message in turn.messages} == {VirtualChannel.RECALLS}
 
 
 def test_a_request_waits_while_one_of_its_keys_is_pending_and_acknowledgements_never_wait():
@@ -178,7 +178,7 @@ def test_tick_says_again_and_ends_what_has_run_out():
     assert turn.messages == (Invalidations("a", (Invalidate("k", 1),)),) and turn.directory.tick(4.9).messages == ()
     last = turn.directory.tick(10.0)
     assert last.messages == (Answers("b", (Granted("k", 1, 0, 1, exclusive=True),)),)
-    assert last.directory.lines["l"].state is State.INVALID
+    assert last.directory.lines["l"].state is CopyState.INVALID
 
 
 def test_a_request_names_each_key_once():
@@ -191,4 +191,4 @@ def test_a_request_names_each_key_once():
 )
 def test_terms_that_cannot_work_are_refused(terms):
     with pytest.raises(ConfigError):
-        Terms(*terms)
+        LeaseTerms(*terms)

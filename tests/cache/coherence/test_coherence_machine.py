@@ -9,10 +9,10 @@ from kit.coherence.parts import CHANNEL, DOWN, READABLE, UP
 
 from fednode.cache.coherence.agent import Agent
 from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.messages import State, Terms
+from fednode.cache.coherence.messages import CopyState, LeaseTerms
 
 AGENTS, KEYS = 20, "abcdefghij"
-TERMS = Terms(lease=10.0, margin=2.0, retry=1.5, patience=60.0)
+TERMS = LeaseTerms(lease=10.0, margin=2.0, retry=1.5, patience=60.0)
 SLOWEST, FASTEST = 0.8, 1.25
 agents = st.integers(0, AGENTS - 1)
 some_keys = st.sets(st.sampled_from(KEYS), min_size=1, max_size=4).map(sorted)
@@ -118,7 +118,7 @@ class Caches(RuleBasedStateMachine):
     @invariant()
     def the_directory_is_one_of_its_states(self):
         for line in self.directory.lines.values():
-            assert (line.state is State.PENDING) == bool(line.waiting)
+            assert (line.state is CopyState.PENDING) == bool(line.waiting)
             assert not line.exclusive or len(line.holders) == 1
             assert line.waiting <= line.sharers
 
@@ -134,7 +134,7 @@ class Caches(RuleBasedStateMachine):
     def quiet(self) -> bool:
         copies = [agent.copy(key) for agent in self.agents.values() for key in KEYS]
         lines = self.directory.lines.values()
-        return not any(copy.pending for copy in copies) and not any(line.state is State.PENDING for line in lines)
+        return not any(copy.pending for copy in copies) and not any(line.state is CopyState.PENDING for line in lines)
 
 
 def test_large_instances_keep_the_invariants():

@@ -25,7 +25,7 @@ from kit.coherence.timed import timed_search
 from fednode.cache.coherence.agent import Agent
 from fednode.cache.coherence.directory import Directory
 from fednode.cache.coherence.line import Line
-from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, Granted, Invalidate, Refused, State, Want
+from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, CopyState, Granted, Invalidate, Refused, Want
 
 pytestmark = pytest.mark.thorough
 
@@ -154,10 +154,10 @@ class Walk:
         does(number, agent, mine)
 
     def wish(self, number, agent, mine) -> None:
-        if agent is None or agent.copy("k").state is State.PENDING:
+        if agent is None or agent.copy("k").state is CopyState.PENDING:
             return
         does = [agent.write, agent.write_back, agent.drop]
-        if agent.copy("k").state is State.INVALID:
+        if agent.copy("k").state is CopyState.INVALID:
             does.append(agent.read)
         self.moved(number, self.choice.choice(does)("k", 0.0))
 

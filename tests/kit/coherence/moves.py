@@ -19,7 +19,7 @@ from kit.coherence.parts import (
 
 from fednode.cache.coherence.agent import Agent, AgentTurn
 from fednode.cache.coherence.line import Line
-from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, Granted, Invalidate, Refused, State, Want
+from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, CopyState, Granted, Invalidate, Refused, Want
 
 
 @dataclass(frozen=True)
@@ -145,18 +145,18 @@ class Parts:
         for group in self._groups:
             states = {agent.copy(key).state for key in group}
             alone = len(group) == 1
-            if states == {State.PENDING} and alone and "late" in self.rules.kinds:
+            if states == {CopyState.PENDING} and alone and "late" in self.rules.kinds:
                 yield self._moved(part, "gives up", agent.give_up(group), fault=1)
-            turns = {} if State.PENDING in states else self._turns(agent, group, states, alone)
+            turns = {} if CopyState.PENDING in states else self._turns(agent, group, states, alone)
             for wish, turn in turns.items():
                 if wish in self.rules.wishes:
                     yield self._moved(part, wish, turn)
 
-    def _turns(self, agent: Agent, group: tuple[str, ...], states: set[State], alone: bool) -> dict[str, AgentTurn]:
+    def _turns(self, agent: Agent, group: tuple[str, ...], states: set[CopyState], alone: bool) -> dict[str, AgentTurn]:
         turns = {}
-        if states == {State.INVALID}:
+        if states == {CopyState.INVALID}:
             turns["reads"] = agent.read(group, 0.0)
-        if State.MODIFIED not in states:
+        if CopyState.MODIFIED not in states:
             turns["writes"] = agent.write(group, 0.0)
         elif alone:
             turns["writes back"] = agent.write_back(group, 0.0)
@@ -229,7 +229,7 @@ def _flags(part: Part) -> Flags:
     if part.copies is None:
         return Flags(0, 0, False, waiting)
     readable = sum(1 << place for place, copy in enumerate(part.copies) if copy.state in READABLE)
-    writer = sum(1 << place for place, copy in enumerate(part.copies) if copy.state in READABLE - {State.SHARED})
+    writer = sum(1 << place for place, copy in enumerate(part.copies) if copy.state in READABLE - {CopyState.SHARED})
     stale = any(copy.state in READABLE and copy.version != TOP for copy in part.copies)
     return Flags(readable, writer, stale, waiting or any(copy.pending is not None for copy in part.copies))
 

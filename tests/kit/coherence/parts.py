@@ -12,26 +12,26 @@ from typing import NamedTuple
 from fednode.cache.coherence.agent import Agent
 from fednode.cache.coherence.copies import Copy
 from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.line import Holder, Line, Serving
+from fednode.cache.coherence.line import LeaseHolder, Line, Serving
 from fednode.cache.coherence.messages import (
     Acknowledge,
     Acknowledgements,
     Answers,
     Ask,
     Committed,
+    CopyState,
     Granted,
     Invalidate,
     Invalidations,
+    LeaseTerms,
     Refused,
     Requests,
-    State,
-    Terms,
     Want,
 )
 
-TERMS = Terms(lease=1.0, margin=0.0, retry=1.0, patience=1.0)
+TERMS = LeaseTerms(lease=1.0, margin=0.0, retry=1.0, patience=1.0)
 TOP = 100
-READABLE = frozenset({State.SHARED, State.EXCLUSIVE, State.MODIFIED})
+READABLE = frozenset({CopyState.SHARED, CopyState.EXCLUSIVE, CopyState.MODIFIED})
 REQUESTS, RECALLS, ANSWERS, INVALIDATIONS = range(4)
 UP, DOWN = (REQUESTS, RECALLS), (ANSWERS, INVALIDATIONS)
 CHANNEL = {Requests: REQUESTS, Acknowledgements: RECALLS, Answers: ANSWERS, Invalidations: INVALIDATIONS}
@@ -40,7 +40,7 @@ CHANNEL = {Requests: REQUESTS, Acknowledgements: RECALLS, Answers: ANSWERS, Inva
 class View(NamedTuple):
     """An agent's place in one line."""
 
-    holder: Holder | None = None
+    holder: LeaseHolder | None = None
     exclusive: bool = False
     waiting: bool = False
     serving: Serving | None = None
@@ -183,8 +183,8 @@ class _Facts:
         told = {item.serial for item in items if type(item) is Invalidate}
         grants = {item.serial for item in items if type(item) is Granted and item.number == self.number}
         live = told | grants | ({self.owned, self.handed} - {-1})
-        writer = self.copy.state in (State.EXCLUSIVE, State.MODIFIED)
-        self.keep_serial = writer or self.writing or (self.copy.state is State.SHARED and bool(told))
+        writer = self.copy.state in (CopyState.EXCLUSIVE, CopyState.MODIFIED)
+        self.keep_serial = writer or self.writing or (self.copy.state is CopyState.SHARED and bool(told))
         if self.keep_serial:
             live.add(self.copy.serial)
         # a recall that is behind all grants on their way makes none of them useless

@@ -15,7 +15,7 @@ from kit.coherence.parts import CHANNEL, DOWN, UP
 
 from fednode.cache.coherence.agent import Agent
 from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.messages import State, Terms
+from fednode.cache.coherence.messages import CopyState, LeaseTerms
 
 KEY = "k"
 LEASE = 3.0
@@ -36,7 +36,7 @@ class Timed(NamedTuple):
 def timed_search(margin: float, most: int) -> tuple[int, int]:
     """Try everything up to `most` steps; how many worlds were met, and how many leases ended at the directory while it
     waited for them. Raises `Violation`."""
-    terms = Terms(LEASE, margin, retry=100.0, patience=100.0)
+    terms = LeaseTerms(LEASE, margin, retry=100.0, patience=100.0)
     start = Timed(Directory.of([KEY], terms), (Agent("0", terms), Agent("1", terms)), (((), (), (), ()),) * 2)
     met, queue, waits = {_mark(start)}, deque([(start, 0)]), 0
     while queue:
@@ -78,7 +78,7 @@ def _steps(world: Timed) -> Iterator[Timed]:
         yield _at_agent(world, READER, reader.read([KEY], world.clocks[READER]))
     if writer.copy(KEY).pending is None:
         yield _at_agent(world, WRITER, writer.write([KEY], world.clocks[WRITER]))
-    if writer.copy(KEY).state is State.MODIFIED:
+    if writer.copy(KEY).state is CopyState.MODIFIED:
         yield _at_agent(world, WRITER, writer.write_back([KEY], world.clocks[WRITER]))
     for number in (READER, WRITER):
         yield from _arrivals(world, number)
