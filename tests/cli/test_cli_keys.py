@@ -152,35 +152,6 @@ def test_a_damaged_secret_is_refused_without_being_shown(tmp_path, trust, capsys
     assert "cannot be read" in err and "0badc0de" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["keys", "init", "x"], "--name NAME"),
-        (["keys", "init", "x", "--enrolment", "--name", "bob"], "drop --name and --trust, or drop --enrolment"),
-        (["keys", "init", "x", "--enrolment", "--trust", "root/enrolment.pub"], "drop --name and --trust"),
-        (["keys", "init", "x", "--name", "a/b", "--trust", "root/enrolment.pub"], "member name"),
-        (["keys", "init", "x", "--name", "ann", "--trust", "nowhere"], "could not read nowhere"),
-        (["keys", "enrol", "root", "--out", "cohort.json"], "a cohort needs clients and holders"),
-        (
-            ["keys", "enrol", "nowhere", "--out", "c.json", "--client", "a", "--holder", "b"],
-            "no enrolment key in nowhere",
-        ),
-        (["keys", "show", "nowhere"], "nowhere cannot be read"),
-    ],
-)
-def test_what_is_missing_is_said(tmp_path, trust, monkeypatch, capsys, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
-
-
-def test_keys_alone_shows_its_help(capsys):
-    main(["keys"])
-    shown = capsys.readouterr()
-    assert "enrol" in shown.out + shown.err
-
-
 def test_the_two_enrolment_files_say_which_is_which(tmp_path, trust):
     secret = (tmp_path / "root" / "enrolment.key").read_text()
     assert re.fullmatch(r"fednode-enrolment-secret-1 [0-9a-f]{64}\n", secret)
@@ -225,12 +196,3 @@ def test_a_members_keys_do_not_go_into_the_enrolment_folder(tmp_path, trust, cap
     other = str(tmp_path / "other" / "enrolment.pub")
     assert main(["keys", "init", str(tmp_path / "root"), "--name", "ann", "--trust", other]) == 2
     assert "never overwritten" in capsys.readouterr().err and trust.read_bytes() == before
-
-
-def test_one_of_each_is_counted_in_the_singular(tmp_path, trust, capsys):
-    cards = [make_member(tmp_path, trust, name) for name in ("ann", "h-a")]
-    out = str(tmp_path / "cohort.json")
-    assert (
-        main(["keys", "enrol", str(tmp_path / "root"), "--out", out, "--client", cards[0], "--holder", cards[1]]) == 0
-    )
-    assert ": 1 client, 1 holder, digest " in capsys.readouterr().out

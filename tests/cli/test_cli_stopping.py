@@ -1,10 +1,13 @@
-"""Ctrl-C outside the main thread, and in the middle of a print."""
+"""Ctrl-C outside the main thread and in the middle of a print; SIGTERM and SIGHUP end a run after its round."""
 
+import os
 import signal
 import threading
 
+import pytest
+
 from fednode.cli.signals import stop_on_interrupt
-from fednode.observer import Observer, StopFlag
+from fednode.observer import StopFlag
 
 
 def test_in_another_thread_nothing_changes():
@@ -38,10 +41,11 @@ def test_a_flag_once_raised_stays_raised():
     assert stop.raised
 
 
-def test_a_silent_observer_says_nothing(capsys, tmp_path):
-    observer = Observer()
-    observer.writing_to(tmp_path)
-    observer.started(3)
-    observer.phase("x")
-    observer.finished()
-    assert capsys.readouterr() == ("", "")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ending_signals_are_a_wish_to_stop_and_the_old_handler_comes_back(number):
+    before, stop, said = signal.getsignal(number), StopFlag(), []
+    with stop_on_interrupt(stop, said.append):
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert stop.raised
+    assert signal.getsignal(number) == before and said == []
