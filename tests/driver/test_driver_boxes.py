@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size, opened_sum
+from kit.cohort import FakeCohort, Size, check_released, last_asked, refusal
 from kit.history.judging import judge
 
 from fednode.driver.channel import Request
@@ -21,27 +21,10 @@ def cohort(tmp_path):
     return FakeCohort(tmp_path, SIZE)
 
 
-def check_released(cohort, outcome, without=()):
-    assert outcome.cause == "", outcome.reason
-    assert set(outcome.survivors) == set(cohort.size.client_names) - set(without)
-    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
-
-
-def refusal(cohort, name, frame):
-    envelope = Envelope.from_bytes(cohort.speak(name, Request("query", "t", frame)), 1 << 26)
-    assert envelope.head.kind == "refusal", envelope.head.kind
-    return envelope.about.text("reason", 64)
-
-
-def asked(cohort, kind, name):
-    return [request.frame for member, request in cohort.asked(kind) if member == name][-1]
-
-
 def test_rounds_are_exact_and_every_holder_answers(cohort):
     driver = cohort.begun()
     for number in (1, 2):
-        outcome = driver.run_round(number)
-        check_released(cohort, outcome)
+        outcome = check_released(cohort, driver.run_round(number))
         assert len(outcome.answered) == 5 and outcome.silent == () and outcome.rejected == ()
     assert not cohort.asked("key-commit") and len(cohort.asked("box-key")) == 10
 
@@ -50,8 +33,7 @@ def test_a_client_whose_box_does_not_open_is_struck_and_named(cohort):
     cohort.tell("client-2", kit.spoiling_box(3))
     node = cohort.node()
     driver = cohort.begun(node)
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome, {"client-2"})
+    outcome = check_released(cohort, driver.run_round(1), {"client-2"})
     assert outcome.rejected == (("client-2", "bad-box"),) and outcome.lost == ()
     (entry,) = node.ledger.entries
     assert entry.charge.survivors == outcome.survivors
@@ -76,8 +58,7 @@ def test_too_many_struck_costs_nothing(tmp_path):
 )
 def test_one_silent_holder_is_named_and_the_round_goes_on(cohort, kind, reason):
     cohort.tell("holder-4", kit.silent, kind)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.silent == (("holder-4", reason),) and len(outcome.answered) == 4
 
 
@@ -102,8 +83,7 @@ def test_without_enough_keys_no_client_is_asked(cohort):
 
 def test_an_opening_that_lies_is_left_out_and_named(cohort):
     cohort.tell("holder-2", kit.wrong_opening, "open")
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.silent == (("holder-2", "wrong-answer"),)
 
 
@@ -118,8 +98,7 @@ def test_with_no_answer_to_spare_a_lie_is_rejected_and_the_charge_kept(cohort):
 @pytest.mark.parametrize("kind", ["box-key", "boxes", "confirm", "open"])
 def test_a_holder_that_is_restarted_says_the_same(cohort, kind):
     cohort.tell("holder-1", kit.reborn, kind)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.silent == ()
     first, second = cohort.said["holder-1", kind]
     assert Envelope.from_bytes(first, 1 << 20).body == Envelope.from_bytes(second, 1 << 20).body
@@ -146,14 +125,14 @@ def opened(cohort):
 
 
 def test_a_second_roster_is_refused_also_after_a_restart(opened):
-    spec, parts = read_spec("open", asked(opened, "open", "holder-1"))
+    spec, parts = read_spec("open", last_asked(opened, "open", "holder-1"))
     heads = read_roster(parts["roster"])
     fewer = spec_frame("open", spec, {"roster": roster_part(heads[:-1]), "request": b""})
     for _ in range(2):
         assert refusal(opened, "holder-1", fewer) == "already-opened"
         opened.restart("holder-1")
     again = Envelope.from_bytes(
-        opened.speak("holder-1", Request("query", "t", asked(opened, "open", "holder-1"))), 1 << 20
+        opened.speak("holder-1", Request("query", "t", last_asked(opened, "open", "holder-1"))), 1 << 20
     )
     assert again.body == Envelope.from_bytes(opened.said["holder-1", "open"][0], 1 << 20).body
 
@@ -162,7 +141,7 @@ def test_after_the_opening_boxes_and_key_are_gone(opened):
     room = opened.holder("holder-1")._room
     assert room.folder.state.get(f"boxes/{kit.TASK}") is None
     assert len(room.folder.state.get(f"box-key/{kit.TASK}")) == 8
-    assert refusal(opened, "holder-1", asked(opened, "boxes", "holder-1")) == "bad-request"
+    assert refusal(opened, "holder-1", last_asked(opened, "boxes", "holder-1")) == "bad-request"
     assert refusal(opened, "holder-1", key_request(kit.TASK, 1)) == "already-opened"
 
 
@@ -186,8 +165,7 @@ def test_boxes_that_are_not_those_that_were_signed_are_the_nodes_fault(cohort):
         return [cohort.speak(name, Request("query", request.tag, frame))]
 
     cohort.tell("holder-5", swapped, "boxes")
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.silent == (("holder-5", "refused: bad-request"),) and outcome.rejected == ()
 
 
@@ -218,8 +196,7 @@ def test_a_record_that_cannot_be_written_means_a_refusal_that_says_so(cohort):
         return [cohort.speak(name, request)]
 
     cohort.tell("holder-1", full, "open")
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.silent == (("holder-1", "refused: member-storage"),)
     record.rmdir()
     assert cohort.folder("holder-1").state.get(f"answer/{kit.TASK}") is None
@@ -232,8 +209,7 @@ def test_who_signed_another_roster_is_left_out_of_the_opening(cohort):
         return [cohort.speak(name, Request("query", request.tag, spec_frame("confirm", spec, {"roster": fewer})))]
 
     cohort.tell("holder-3", another, "confirm")
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.silent == (("holder-3", "bad-confirmation"),)
     assert not [name for name, _ in cohort.asked("open") if name == "holder-3"]
 
@@ -243,7 +219,7 @@ def test_confirmations_of_others_or_of_something_else_do_not_count(cohort):
         cohort.tell(name, kit.silent, "open")
         cohort.tell(name, kit.silent, "close")
     cohort.begun().run_round(1)
-    spec, parts = read_spec("open", asked(cohort, "open", "holder-1"))
+    spec, parts = read_spec("open", last_asked(cohort, "open", "holder-1"))
     signed = {name: part for name, part in parts.items() if name.startswith("confirmed-")}
     assert len(signed) == 5
     plain = {name: part for name, part in parts.items() if name not in signed}
@@ -269,7 +245,7 @@ def test_confirmations_of_others_or_of_something_else_do_not_count(cohort):
 def test_a_key_that_another_holder_signed_is_refused(cohort):
     driver = cohort.begun()
     driver.run_round(1)
-    frame = last_round(cohort, "client-1")
+    frame = last_asked(cohort, "round", "client-1")
     spec, parts = read_spec("round", frame)
     for changed in (
         {"box-key-1": parts["box-key-2"]},
@@ -281,11 +257,6 @@ def test_a_key_that_another_holder_signed_is_refused(cohort):
     must_refuse_round(cohort, spec, fewer)
 
 
-def last_round(cohort, name):
-    requests = [request for member, request in cohort.asked("round") if member == name]
-    return requests[-1].frame
-
-
 def must_refuse_round(cohort, spec, parts):
     cohort.restart("client-1")
     with pytest.raises(PeerFault) as caught:
@@ -295,8 +266,7 @@ def must_refuse_round(cohort, spec, parts):
 
 def test_a_retry_sends_the_same_bytes_and_no_fresh_secret(cohort):
     cohort.tell("client-1", kit.reborn)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    check_released(cohort, cohort.begun().run_round(1))
     first, second = cohort.said["client-1", "round"]
     assert first == second
 
@@ -330,6 +300,5 @@ def test_an_update_that_says_more_than_what_is_attached_is_not_passed_on(cohort)
         return [Envelope(signed, told.body, told.attached).to_bytes()]
 
     cohort.tell("client-1", talking)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome, {"client-1"})
+    outcome = check_released(cohort, cohort.begun().run_round(1), {"client-1"})
     assert outcome.rejected == (("client-1", "another-round"),)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.cohort import TASK, FakeCohort, Size, opened_sum
+from kit.cohort import TASK, FakeCohort, Size, failing, opened_sum
 
 from fednode.driver import Request
 from fednode.driver.steps.close import PATIENCE
@@ -183,10 +183,7 @@ def test_whatever_holders_answer_the_round_ends_as_it_did(cohort, conduct):
 def test_a_store_that_breaks_in_the_middle_ends_the_round_for_the_holders_too(cohort, monkeypatch):
     driver = cohort.begun()
 
-    def broken(*_):
-        raise StoreError("the disk is gone")
-
-    monkeypatch.setattr("fednode.privacy.Ledger.charge", broken)
+    monkeypatch.setattr("fednode.privacy.Ledger.charge", failing(StoreError("the disk is gone")))
     with pytest.raises(StoreError, match="the disk is gone"):
         driver.run_round(1)
     assert all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
@@ -228,10 +225,7 @@ def test_a_word_that_cannot_be_sent_hides_no_error(cohort, monkeypatch, where):
     driver = cohort.begun()
     Unsendable(cohort, monkeypatch)
 
-    def broken(*_):
-        raise StoreError("the disk is gone")
-
-    monkeypatch.setattr(where, broken)
+    monkeypatch.setattr(where, failing(StoreError("the disk is gone")))
     with pytest.raises(StoreError, match="the disk is gone"):
         driver.run_round(1)
 
@@ -240,10 +234,7 @@ def test_a_model_that_cannot_be_kept_ends_the_round_for_the_holders_too(cohort, 
     driver = cohort.begun()
     silenced(cohort, "open", ["holder-3"])
 
-    def broken(*_):
-        raise StoreError("the disk is gone")
-
-    monkeypatch.setattr("fednode.driver.downloads.Downloads.publish", broken)
+    monkeypatch.setattr("fednode.driver.downloads.Downloads.publish", failing(StoreError("the disk is gone")))
     with pytest.raises(StoreError, match="the disk is gone"):
         driver.run_round(1)
     assert driver.broken.release is not None
@@ -274,12 +265,9 @@ class Killed(BaseException):
 
 
 def dying(monkeypatch, place):
-    def dead(*_):
-        raise Killed
-
     def conduct(cohort, name, request):
         with monkeypatch.context() as last, pytest.raises(Killed):
-            last.setattr(f"fednode_clients.holder.box_store.{place}", dead)
+            last.setattr(f"fednode_clients.holder.box_store.{place}", failing(Killed()))
             cohort.speak(name, request)
         cohort.restart(name)
         assert secrets_of(cohort, name)[1] > 0
@@ -288,7 +276,7 @@ def dying(monkeypatch, place):
     return conduct
 
 
-@pytest.mark.parametrize("place", ["BoxRoom.close", "KeyFolder.shorten", "KeyFolder.drop"])
+@pytest.mark.parametrize("place", ["BoxStore.close", "KeyFolder.shorten", "KeyFolder.drop"])
 def test_a_holder_that_dies_before_its_key_is_destroyed_destroys_it_when_asked_again(cohort, monkeypatch, place):
     driver = cohort.begun()
     cohort.tell("holder-1", dying(monkeypatch, place), "open")

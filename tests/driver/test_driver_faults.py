@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size, opened_sum
+from kit.cohort import FakeCohort, Size, check_released, failing
 
 from fednode.errors import BudgetExhausted, Interrupted, OpeningRejected, StoreError, TooFewHolders
 from fednode.privacy.journal import Journal
@@ -17,12 +17,6 @@ pytestmark = pytest.mark.thorough
 @pytest.fixture
 def cohort(tmp_path):
     return FakeCohort(tmp_path, Size(clients=5, holders=3, threshold=2))
-
-
-def check_released(cohort, outcome, without=()):
-    assert outcome.cause == "" and outcome.reason == ""
-    assert set(outcome.survivors) == set(cohort.size.client_names) - set(without)
-    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
 
 
 @pytest.mark.parametrize(
@@ -40,8 +34,7 @@ def check_released(cohort, outcome, without=()):
 )
 def test_what_a_client_sends_is_counted_against_it(cohort, conduct, reason):
     cohort.tell("client-1", conduct)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome, {"client-1"})
+    outcome = check_released(cohort, cohort.begun().run_round(1), {"client-1"})
     assert outcome.rejected == (("client-1", reason),) and outcome.lost == ()
 
 
@@ -49,15 +42,13 @@ def test_last_rounds_update_is_not_counted_again(cohort):
     cohort.tell("client-1", kit.stale, rounds={2})
     driver = cohort.begun()
     check_released(cohort, driver.run_round(1))
-    outcome = driver.run_round(2)
-    check_released(cohort, outcome, {"client-1"})
+    outcome = check_released(cohort, driver.run_round(2), {"client-1"})
     assert outcome.rejected == (("client-1", "another-round"),)
 
 
 def test_an_update_that_comes_twice_counts_once(cohort):
     cohort.tell("client-3", kit.repeating)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, cohort.begun().run_round(1))
     assert outcome.discarded == (("client-3", "repeat"),)
 
 
@@ -76,16 +67,14 @@ def test_an_answer_to_an_earlier_round_is_discarded(cohort):
     driver.run_round(1)
     reply = kit.Reply("client-4", f"{kit.TASK}/round/1", b"whatever")
     cohort.late.append(reply)
-    outcome = driver.run_round(2)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, driver.run_round(2))
     assert outcome.discarded == (("client-4", "late"),)
 
 
 def test_a_client_that_dies_and_comes_back_sends_the_same_bytes(cohort):
     cohort.tell("client-2", kit.reborn)
     driver = cohort.begun()
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome)
+    check_released(cohort, driver.run_round(1))
     first, second = cohort.said["client-2", "round"]
     assert first == second
 
@@ -141,8 +130,7 @@ def test_one_bad_holder_is_named_and_the_others_open(tmp_path, conduct, reason):
     cohort = FakeCohort(tmp_path, Size(holders=4, threshold=3))
     driver = cohort.begun()
     cohort.tell("holder-2", conduct, "open")
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, driver.run_round(1))
     assert outcome.silent == (("holder-2", reason),)
     assert outcome.answered == ("holder-1", "holder-3", "holder-4")
     check_released(cohort, driver.run_round(2))
@@ -151,8 +139,7 @@ def test_one_bad_holder_is_named_and_the_others_open(tmp_path, conduct, reason):
 def test_a_holder_that_dies_before_its_answer_leaves_answers_the_same(cohort):
     driver = cohort.begun()
     cohort.tell("holder-3", kit.reborn, "open", {1})
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, driver.run_round(1))
     first, second = cohort.said["holder-3", "open"][-2:]
     assert first == second and outcome.silent == ()
 
@@ -180,8 +167,7 @@ def test_a_liar_among_just_enough_answers_is_caught_but_not_told_apart(tmp_path,
     assert outcome.cause == "opening-rejected" and "not published" in outcome.reason
     assert outcome.release is None and len(node.ledger.entries) == 1
     cohort.tell("holder-3", kit.honest, "open")
-    second = driver.run_round(2)
-    check_released(cohort, second)
+    second = check_released(cohort, driver.run_round(2))
     assert second.silent == (("holder-1", "wrong-answer"),)
 
 
@@ -196,8 +182,7 @@ def test_a_well_formed_payload_of_junk_is_found_at_the_opening_and_published_by_
 def test_a_refusal_of_a_holder_is_told_with_its_reason(cohort):
     driver = cohort.begun()
     cohort.folder("holder-1").audit_log.append({"opened": kit.TASK, "round": 1})
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, driver.run_round(1))
     assert outcome.silent == (("holder-1", "refused: already-opened"),)
 
 
@@ -228,10 +213,7 @@ def test_a_ledger_that_cannot_write_opens_nothing(cohort, monkeypatch):
     driver = cohort.begun()
     cohort.sent.clear()
 
-    def full(*_, at):
-        raise StoreError("no space left on device")
-
-    monkeypatch.setattr(Journal, "append", full)
+    monkeypatch.setattr(Journal, "append", failing(StoreError("no space left on device")))
     with pytest.raises(StoreError, match="no space"):
         driver.run_round(1)
     assert not cohort.asked("open") and len(cohort.asked("round")) == 5
@@ -243,8 +225,7 @@ def test_a_member_whose_record_cannot_be_written_does_not_answer(cohort):
     record = cohort.root / "keys" / "holder-1" / "record.jsonl"
     record.unlink()
     record.mkdir()
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome, {"client-1"})
+    outcome = check_released(cohort, driver.run_round(1), {"client-1"})
     assert outcome.rejected == (("client-1", "refused: member-storage"),)
     assert outcome.silent == (("holder-1", "refused: member-storage"),)
 

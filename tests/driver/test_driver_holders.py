@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size, opened_sum
+from kit.cohort import FakeCohort, Size, check_released, last_asked, refusal
 from kit.crypto.plainsum import InsecureBoxedSum
 
 from fednode.aggregate import Fold
@@ -37,12 +36,6 @@ def cohort(request, tmp_path):
     return FakeCohort(tmp_path, RING if request.param == "ring" else BFV, scheme(request.param))
 
 
-def check_released(cohort, outcome, without=()):
-    assert outcome.cause == "", outcome.reason
-    assert set(outcome.survivors) == set(cohort.size.client_names) - set(without)
-    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
-
-
 def answering(change):
     return kit.saying(lambda spec, told: (spec, change(told.body)))
 
@@ -61,8 +54,7 @@ MALFORMED = {
 def test_a_malformed_answer_is_its_holders_and_the_others_open(cohort, change):
     driver = cohort.begun()
     cohort.tell("holder-2", answering(change), "open")
-    outcome = driver.run_round(1)
-    check_released(cohort, outcome)
+    outcome = check_released(cohort, driver.run_round(1))
     ((name, reason),) = outcome.silent
     assert name == "holder-2" and reason in ("bad-answer", "oversize")
     assert outcome.answered == ("holder-1", "holder-3", "holder-4", "holder-5")
@@ -160,8 +152,7 @@ def striking(*struck):
 )
 def test_a_holder_that_strikes_others_than_it_was_sent_is_silent_and_strikes_nobody(ring, struck, caplog):
     ring.tell("holder-2", striking(*struck), "boxes")
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     assert outcome.silent == (("holder-2", "malformed"),) and outcome.rejected == ()
     assert "could not open the boxes" not in caplog.text and max(map(len, caplog.messages)) < 500
     assert not [name for name, _ in ring.asked("confirm") if name == "holder-2"]
@@ -170,8 +161,7 @@ def test_a_holder_that_strikes_others_than_it_was_sent_is_silent_and_strikes_nob
 def test_a_client_that_did_not_survive_collecting_is_a_stranger_to_the_roster(ring):
     ring.tell("client-1", kit.silent)
     ring.tell("holder-2", striking("client-1"), "boxes")
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome, {"client-1"})
+    outcome = check_released(ring, ring.begun().run_round(1), {"client-1"})
     assert outcome.silent == (("holder-2", "malformed"),)
 
 
@@ -197,8 +187,7 @@ def test_a_holders_tag_from_anybody_else_is_data(ring, step, at):
     tag = f"{kit.TASK}/{step}/1"
     replies = [Reply(name, tag, frame) for name in NOBODIES for frame in (None, b"", b"junk")]
     ring.tell("client-1" if at == "round" else "holder-1", slipping(*replies), at)
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     assert outcome.silent == () and outcome.rejected == () and len(outcome.answered) == 5
 
 
@@ -206,8 +195,7 @@ def test_a_holders_tag_from_anybody_else_is_data(ring, step, at):
 def test_a_holder_that_speaks_before_it_is_asked_or_after_is_not_held_to_it(ring, step, at):
     junk = [Reply(name, f"{kit.TASK}/{step}/1", b"junk") for name in ring.size.holder_names]
     ring.tell("client-1" if at == "round" else "holder-1", slipping(*junk), at)
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     assert outcome.silent == () and len(outcome.answered) == 5
 
 
@@ -229,8 +217,7 @@ def test_a_holder_that_says_it_right_once_has_said_it(ring, step, junk_first):
         return frames[::-1] if junk_first else frames
 
     ring.tell("holder-2", both, step)
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     assert outcome.silent == () and outcome.answered == ring.size.holder_names
 
 
@@ -238,8 +225,7 @@ def test_a_holder_that_says_it_right_once_has_said_it(ring, step, junk_first):
 def test_what_comes_many_times_counts_once(ring, step):
     ring.tell("holder-2", lambda *told: kit.honest(*told) * 50, step)
     ring.tell("holder-3", lambda *told: [b"junk"] * 50, step)
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     assert outcome.silent == (("holder-3", "malformed"),)
     assert outcome.answered == ("holder-1", "holder-2", "holder-4", "holder-5")
 
@@ -248,8 +234,7 @@ def test_what_comes_many_times_counts_once(ring, step):
 def test_a_round_waits_for_holders_no_longer_than_its_deadline(ring, step):
     ring.tell("holder-2", kit.silent, step)
     began = ring.clock.now()
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     deadline = ring.size.terms().deadline
     assert deadline <= ring.clock.now() - began < deadline + 5
     assert outcome.silent == (("holder-2", "no-answer"),)
@@ -268,24 +253,13 @@ def test_a_stop_while_holders_are_asked_costs_nothing_and_blames_nobody(ring, st
 # --- confirmations
 
 
-def last(cohort, kind, name="holder-1"):
-    return [request.frame for member, request in cohort.asked(kind) if member == name][-1]
-
-
-def refusal(cohort, name, frame):
-    envelope = Envelope.from_bytes(cohort.speak(name, Request("query", "t", frame)), 1 << 20)
-    assert envelope.head.kind == "refusal", envelope.head.kind
-    return envelope.about.text("reason", 64)
-
-
 def test_a_confirmation_of_an_earlier_round_confirms_nothing(ring):
     driver = ring.begun()
     check_released(ring, driver.run_round(1))
     ring.tell("holder-2", kit.stale, "confirm", {2})
-    outcome = driver.run_round(2)
-    check_released(ring, outcome)
+    outcome = check_released(ring, driver.run_round(2))
     assert outcome.silent == (("holder-2", "bad-confirmation"),)
-    spec, parts = read_spec("open", last(ring, "open"))
+    spec, parts = read_spec("open", last_asked(ring, "open"))
     assert set(Confirmations.from_parts(parts, ring.cohort).heads) == {1, 3, 4, 5}
     assert spec.round == 2
 
@@ -307,10 +281,14 @@ def test_a_confirmation_of_a_holder_that_did_not_check_is_not_passed_on(ring):
 
     ring.tell("holder-4", kit.silent, "boxes")
     ring.tell("holder-1", eager, "confirm")
-    outcome = ring.begun().run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, ring.begun().run_round(1))
     assert frames and outcome.silent == (("holder-4", "no-answer"),)
-    assert set(Confirmations.from_parts(read_spec("open", last(ring, "open"))[1], ring.cohort).heads) == {1, 2, 3, 5}
+    assert set(Confirmations.from_parts(read_spec("open", last_asked(ring, "open"))[1], ring.cohort).heads) == {
+        1,
+        2,
+        3,
+        5,
+    }
     assert len([name for name, request in ring.asked("open") if name == "holder-4"]) == 0
 
 
@@ -324,8 +302,7 @@ def test_a_holder_that_could_not_open_does_not_confirm_and_nothing_is_charged(ri
     driver = ring.begun(node)
     ring.tell("holder-2", forgetting, "confirm", {1, 2})
     ring.tell("holder-3", forgetting, "confirm", {2})
-    outcome = driver.run_round(1)
-    check_released(ring, outcome)
+    outcome = check_released(ring, driver.run_round(1))
     assert outcome.silent == (("holder-2", "refused: bad-request"),) and len(outcome.answered) == 4
     failed = driver.run_round(2)
     assert (failed.cause, failed.opened, len(node.ledger.entries)) == ("too-few-holders", False, 1)
@@ -358,7 +335,7 @@ def test_confirming_again_grows_no_record_and_another_roster_is_refused_for_ever
     for name in ring.size.holder_names:
         ring.tell(name, kit.silent, "open")
     ring.begun().run_round(1)
-    frame = last(ring, "confirm")
+    frame = last_asked(ring, "confirm")
     before = ring.folder("holder-1").audit_log.entries()
     first = ring.said["holder-1", "confirm"][-1]
     for _ in range(5):
@@ -372,7 +349,7 @@ def test_confirming_again_grows_no_record_and_another_roster_is_refused_for_ever
 
 def test_after_the_opening_nothing_is_confirmed(ring):
     check_released(ring, ring.begun().run_round(1))
-    assert refusal(ring, "holder-1", last(ring, "confirm")) == "already-opened"
+    assert refusal(ring, "holder-1", last_asked(ring, "confirm")) == "already-opened"
 
 
 @pytest.mark.parametrize("name", ["client-1", "holder-1"])
@@ -381,7 +358,7 @@ def test_under_a_joint_key_nothing_is_confirmed(tmp_path, name):
     check_released(cohort, cohort.begun().run_round(1))
     kinds = {frame_kind(request.frame) for _, request in cohort.sent}
     assert not kinds & {"box-key", "boxes", "confirm"}
-    spec, parts = read_spec("open", last(cohort, "open"))
+    spec, parts = read_spec("open", last_asked(cohort, "open"))
     assert not [part for part in parts if part.startswith("confirmed-")]
     assert refusal(cohort, name, spec_frame("confirm", spec, {"roster": parts["roster"]})) == "unexpected"
     assert all("confirmed" not in entry for entry in cohort.folder("holder-1").audit_log.entries())

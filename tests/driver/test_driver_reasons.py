@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size
+from kit.cohort import FakeCohort, Size, failing
 
 from fednode.cache import StoreFull
 from fednode.driver import Reply
@@ -102,10 +102,7 @@ def test_no_room_at_the_node_is_told_too(tmp_path, monkeypatch):
     cohort = FakeCohort(tmp_path, BFV)
     node = cohort.node()
 
-    def full(*_):
-        raise StoreFull("no room for another update", retry_after=1.0)
-
-    monkeypatch.setattr(type(node.updates), "put", full)
+    monkeypatch.setattr(type(node.updates), "put", failing(StoreFull("no room for another update", retry_after=1.0)))
     reason = cohort.begun(node).run_round(1).reason
     assert reason.endswith("; 5 no-room (no room for another update)")
 

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from kit.cohort import FakeCohort, Size, opened_sum
+from kit.cohort import FakeCohort, Size, check_released, failing
 
 from fednode.cache import Limits, MemoryBackend, StoreFull, WhenFull
 from fednode.protocol.envelope import Envelope, Topic
@@ -65,13 +64,6 @@ def narrow(root, size, updates, more=0, wait=WAIT):
     return Narrow(root, size, updates * (2 if size.scheme == "ring" else 1) + more, wait)
 
 
-def check_all_in(scene, outcome):
-    cohort = scene.cohort
-    assert outcome.cause == "", outcome.reason
-    assert set(outcome.survivors) == set(cohort.size.client_names)
-    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
-
-
 @pytest.mark.parametrize(
     ("size", "asks", "more"),
     [(BFV, 1, 0), (BFV, MOST_ASKS, 0), (RING, 1, 1), (RING, MOST_ASKS, 0), (LAZY, MOST_ASKS, 1)],
@@ -80,8 +72,7 @@ def test_who_finds_room_later_is_in_the_sum_with_the_very_bytes_it_sealed_first(
     scene = narrow(tmp_path, size, 3, more)
     scene.after(asks, scene.widen)
     began = scene.cohort.clock.now()
-    outcome = scene.driver.run_round(1)
-    check_all_in(scene, outcome)
+    outcome = check_released(scene.cohort, scene.driver.run_round(1))
     assert outcome.asked_again == asks and len(scene.asks("client-4")) == 1 + asks
     assert outcome.discarded == (("client-4", "no-room-yet"),) * asks and outcome.rejected == outcome.lost == ()
     assert len(set(scene.cohort.said["client-4", "round"])) == 1
@@ -106,8 +97,7 @@ def test_room_that_another_tasks_round_gives_back_is_used(tmp_path, size):
     scene = narrow(tmp_path, size, 4)
     scene.updates.put("another", 3, "client-1", b"x")
     scene.after(1, lambda: scene.updates.consume("another", 3))
-    outcome = scene.driver.run_round(1)
-    check_all_in(scene, outcome)
+    outcome = check_released(scene.cohort, scene.driver.run_round(1))
     assert outcome.asked_again == 1
 
 
@@ -140,10 +130,7 @@ def test_nobody_waits_for_a_time_after_the_round(tmp_path, wait):
 def test_a_store_that_cannot_say_when_is_not_waited_for(tmp_path, monkeypatch):
     scene = narrow(tmp_path, RING, 4)
 
-    def full(*_):
-        raise StoreFull("no room")
-
-    monkeypatch.setattr(scene.updates, "put", full)
+    monkeypatch.setattr(scene.updates, "put", failing(StoreFull("no room")))
     outcome = scene.driver.run_round(1)
     assert outcome.reason.endswith("; 4 no-room (no room)") and outcome.asked_again == 0
 
@@ -152,10 +139,7 @@ def test_a_store_that_cannot_say_when_is_not_waited_for(tmp_path, monkeypatch):
 def test_whatever_a_store_says_the_round_ends(tmp_path, monkeypatch, wait):
     scene = narrow(tmp_path, BFV, 4)
 
-    def full(*_):
-        raise StoreFull("no room", wait)
-
-    monkeypatch.setattr(scene.updates, "put", full)
+    monkeypatch.setattr(scene.updates, "put", failing(StoreFull("no room", wait)))
     outcome = scene.driver.run_round(1)
     assert outcome.cause == "too-few-survivors" and outcome.asked_again <= 4 * MOST_ASKS
 
@@ -187,7 +171,7 @@ def test_a_stop_ends_the_waiting(tmp_path):
 def test_a_client_that_was_restarted_meanwhile_sends_the_same(tmp_path, size):
     scene = narrow(tmp_path, size, 3)
     scene.after(1, lambda: (scene.cohort.restart("client-4"), scene.widen()))
-    check_all_in(scene, scene.driver.run_round(1))
+    check_released(scene.cohort, scene.driver.run_round(1))
 
 
 # --- hostile clients
@@ -253,8 +237,7 @@ def test_junk_in_between_takes_nothing_away_from_who_waits(tmp_path):
     scene.after(1, scene.widen)
     told = scene.cohort._told["client-4"][0][2]
     scene.cohort.tell("client-4", lambda *asked: [*told(*asked), b"junk", None])
-    outcome = scene.driver.run_round(1)
-    check_all_in(scene, outcome)
+    outcome = check_released(scene.cohort, scene.driver.run_round(1))
     assert {reason for _, reason in outcome.rejected} == {"malformed", "no-answer"}
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size, opened_sum, round_of
+from kit.cohort import FakeCohort, Size, check_released, round_of
 
 from fednode.driver import Driver, Reply
 from fednode.driver.downloads import Proof
@@ -42,12 +42,6 @@ def stale_of(cohort):
     """The staleness that each round's spec allowed."""
     specs = [read_spec("round", r.frame)[0] for name, r in cohort.asked("round") if name == "client-1"]
     return [spec.terms.staleness for spec in specs]
-
-
-def check_released(cohort, outcome):
-    assert outcome.cause == "", outcome.reason
-    assert set(outcome.survivors) == set(cohort.size.client_names)
-    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
 
 
 @pytest.mark.parametrize("size", [LAZY, RING])
@@ -189,8 +183,7 @@ def test_who_has_sent_its_update_is_sent_nothing_more_for_complaining(tmp_path):
 
     cohort = FakeCohort(tmp_path)
     cohort.tell("client-1", both)
-    outcome = cohort.begun().run_round(1)
-    check_released(cohort, outcome)
+    check_released(cohort, cohort.begun().run_round(1))
     assert sent(cohort, 1) == [["w/0"]]
 
 

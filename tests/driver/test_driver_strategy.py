@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Strategy
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size
+from kit.cohort import FakeCohort, Size, failing
 
 from fednode.driver import Request
 from fednode.errors import BudgetExhausted, Interrupted, StoreError, TooFewHolders, TooFewSurvivors
@@ -202,10 +202,7 @@ def test_a_second_node_that_says_hello_after_the_roll_call_is_told_of_too(cohort
 
 
 def test_a_round_that_is_broken_off_is_told_of_before_the_error_goes_on(cohort, monkeypatch):
-    def broken(*_):
-        raise StoreError("the disk is gone")
-
-    monkeypatch.setattr("fednode.driver.holders.combine_answers", broken)
+    monkeypatch.setattr("fednode.driver.holders.combine_answers", failing(StoreError("the disk is gone")))
     seen = []
     with pytest.raises(StoreError, match="the disk is gone"):
         strategy_of(cohort, seen).start(grid_of(cohort), zeros(cohort), num_rounds=2)

@@ -5,10 +5,11 @@ What members say is what `fednode_clients` says; what is fake is the way there, 
 
 import hashlib
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from kit.clocks import FakeClock
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits as CacheLimits
 from fednode.cache import MemoryBackend, WhenFull
-from fednode.driver import Driver, Node, Reply, Request, Task
+from fednode.driver import Driver, Node, Reply, Request, RoundOutcome, Task
 from fednode.errors import PeerFault, StoreError
 from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
@@ -379,3 +380,36 @@ def saying(change: Callable[[RoundSpec, Envelope], tuple[RoundSpec, bytes]]) -> 
 wrong_opening = saying(lambda spec, told: (spec, bytes(len(told.body))))
 short_body = saying(lambda spec, told: (spec, told.body[:-8]))
 next_round = saying(lambda spec, told: (replace(spec, round=spec.round + 1), told.body))
+
+
+def check_released(cohort: FakeCohort, outcome: RoundOutcome, without: Iterable[str] = ()) -> RoundOutcome:
+    """The outcome, if it is the release of the exact sum over all clients but `without`."""
+    if outcome.cause or outcome.release is None:
+        raise AssertionError(f"{outcome.cause}: {outcome.reason}")
+    if set(outcome.survivors) != set(cohort.size.client_names) - set(without):
+        raise AssertionError(f"the survivors are {outcome.survivors}")
+    if not np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors)):
+        raise AssertionError("the released sum is not the sum of the survivors' updates")
+    return outcome
+
+
+def last_asked(cohort: FakeCohort, kind: str, name: str = "holder-1") -> bytes:
+    """The frame of the last request of this kind to a member."""
+    return [request.frame for member, request in cohort.asked(kind) if member == name][-1]
+
+
+def refusal(cohort: FakeCohort, name: str, frame: bytes) -> str:
+    """The reason with which a member refuses this frame."""
+    envelope = Envelope.from_bytes(cohort.speak(name, Request("query", "t", frame)), 1 << 26)
+    if envelope.head.kind != "refusal":
+        raise AssertionError(f"{name} answered with {envelope.head.kind}")
+    return envelope.about.text("reason", 64)
+
+
+def failing(error: BaseException) -> Callable[..., NoReturn]:
+    """A function that raises `error`, whatever it is called with."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fail

@@ -218,13 +218,7 @@ def test_a_survivor_that_sends_garbage_afterwards_stays_a_survivor():
 
 def test_nothing_is_charged_while_an_update_is_between_the_store_and_the_survivors():
     now, _ = run(*kept("a", "b"), sent("c"))
-    for event in (
-        on.DeadlinePassed(),
-        on.StopAsked(),
-        on.Faulted("c", "garbage"),
-        sent("c"),
-        on.Late("a"),
-    ):
+    for event in (on.DeadlinePassed(), on.StopAsked(), on.Faulted("c", "garbage"), sent("c"), on.Late("a")):
         with pytest.raises(RuntimeError, match="NotKept of c"):
             now.handle(event)
     assert run(on.Kept("c"), start=now)[1] == (do.ChargeBudget(("a", "b", "c")),)
@@ -232,13 +226,7 @@ def test_nothing_is_charged_while_an_update_is_between_the_store_and_the_survivo
 
 def test_only_what_is_pending_is_kept_or_not():
     now, _ = run(*kept("a"))
-    for event in (
-        on.Kept("a"),
-        on.NotKept("a", "no-room"),
-        on.Kept("b"),
-        on.NotKept("b", "no-room"),
-        on.Kept("z"),
-    ):
+    for event in (*(on.Kept(name) for name in "abz"), *(on.NotKept(name, "no-room") for name in "ab")):
         with pytest.raises(RuntimeError, match="pending"):
             now.handle(event)
 
@@ -257,14 +245,7 @@ def test_a_holder_that_failed_first_and_answered_then_is_heard():
 
 
 def test_an_answer_counts_once_and_only_from_a_holder():
-    now, effects = run(
-        *OPENING,
-        on.Answered(1),
-        on.Answered(1),
-        on.Answered(4),
-        on.Answered(0),
-        on.HolderSilent(9, "x"),
-    )
+    now, effects = run(*OPENING, *(on.Answered(point) for point in (1, 1, 4, 0)), on.HolderSilent(9, "x"))
     assert effects == () and now.answered == frozenset({1}) and now.silent == frozenset()
 
 
