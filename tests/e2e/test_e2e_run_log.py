@@ -44,7 +44,7 @@ def test_no_file_of_a_run_quotes_what_a_client_trained_on(tmp_path, monkeypatch,
 
 
 def test_no_error_outside_of_training_is_quoted_either(tmp_path, monkeypatch):
-    monkeypatch.setattr("fednode_clients.app.asked_frame", quoting)
+    monkeypatch.setattr("fednode_clients.app.query_frame", quoting)
     result = small_run(tmp_path, PLAIN)
     assert all(SECRET.encode() not in path.read_bytes() for path in result.folder.iterdir())
     assert "ValueError" in (result.folder / "run.log").read_text()

@@ -18,7 +18,6 @@ class FakeClosedPipe(Observer):
 
 def test_a_run_that_nobody_listens_to_is_whole(tmp_path):
     observer = FakeClosedPipe()
-    observer.started = lambda rounds, phases: observer.phase("")
     result = run(small_settings(tmp_path), observer, StopFlag())
     assert result.error is None
     assert [entry["outcome"] for entry in report_of(result.folder)["rounds"]] == ["released", "released"]
