@@ -1,7 +1,7 @@
-"""Short-lived, often-read data: found by key until it expires, gone afterwards, bounded in size. Not the archive.
+"""A cache for short-lived data that is read often: values by key until they expire, within limits. Not an archive.
 
-`CacheBackend` is where bytes live; wrappers around one load, count, cut and tier.
-`docs/cache.md` shows each at work. Importing this imports neither redis-py nor torch.
+A `CacheBackend` stores values; wrappers around one load, count, cut into pieces, and keep near copies. `docs/cache.md`
+shows each. Importing this imports neither redis-py nor torch.
 """
 
 from fednode.cache.backend import (

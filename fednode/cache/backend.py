@@ -1,7 +1,6 @@
-"""What every cache backend promises, over `str -> Value`.
+"""The interface of every cache backend and wrapper, `str -> Value`, with its errors, limits and checks.
 
-Nothing here shows how a backend evicts: callers only see a miss, or a refusal.
-`tests/kit/cache/backend.py` is the conformance kit that each backend and each wrapper passes.
+Every backend and wrapper passes the conformance kit `tests/kit/cache/backend.py`.
 """
 
 import math
@@ -20,21 +19,20 @@ class Missing(Enum):
     MISSING = "missing"
 
     def __bool__(self) -> Literal[False]:
-        """False, so that `if cache.get(key):` at least never takes a miss for a value."""
+        """False, so that `if cache.get(key):` never takes a miss for a value."""
         return False
 
 
 MISSING: Final = Missing.MISSING
-"""What `get` answers when nothing is stored: different from every value, None and the empty one too.
+"""The result of `get` for a key that is not there. No value equals it.
 
-It is false, but so are stored values such as b"" and 0: ask `found is MISSING`.
+It is false, but so are values such as b"" and 0: test `found is MISSING`.
 """
 
 Value: TypeAlias = object
 """None, bool, int, float, str, bytes, a numpy array, a torch tensor, or a list, tuple or str-keyed dict of these.
 
-`fednode.cache.values.codec` says so in code: it refuses anything else, and keeps what is stored out of its callers'
-reach.
+`fednode.cache.values.codec` refuses anything else.
 """
 
 
@@ -42,14 +40,14 @@ _TEXT: Final = frozenset([str])
 
 
 class Closed(StoreError):
-    """The cache was closed: nothing is read from it, and nothing stored."""
+    """The cache was closed."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is closed; open it again")
 
 
 class StoreFull(StoreError):
-    """No room without breaking a promise; nothing was stored. `retry_after`: seconds, None where nobody can say."""
+    """There is no room; nothing was stored. `retry_after`: seconds after which to try again, None if unknown."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -57,7 +55,7 @@ class StoreFull(StoreError):
 
 
 class TooLarge(StoreError):
-    """One value over the limit for one value; nothing was stored and waiting will not help."""
+    """A value over the limit for one value; nothing was stored, and waiting does not help."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -85,9 +83,9 @@ class PinLost(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a backend holds at most. Bytes are those of the values; `entries` bounds keys and bookkeeping.
+    """The limits of a backend. Bytes are those of the values; `entries` bounds keys and bookkeeping.
 
-    Raises `ConfigError` where a limit is no positive `int`, or one value at its limit would not fit at all.
+    Raises `ConfigError` unless each is a positive `int` and `value_bytes` is at most `total_bytes`.
     """
 
     entries: int
@@ -121,13 +119,13 @@ def check_when_full(when_full: object) -> None:
 
 
 def check_key(key: object) -> None:
-    """Raise `TypeError` unless `key` is text, and of no class of its own: foreign code would run under a lock."""
+    """Raise `TypeError` unless `key` is a plain `str`: a subclass could run its own code under a lock."""
     if type(key) is not str:
-        raise TypeError(f"a cache key of type {type(key).__name__} means nothing; make it text (str)")
+        raise TypeError(f"cache keys must be str, not {type(key).__name__}")
 
 
 def checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
-    """`keys`, read once, before any is compared with another. Raises as `check_key` does."""
+    """`keys` as a tuple. Raises as `check_key` does."""
     asked = tuple(keys)
     for key in asked if set(map(type, asked)) - _TEXT else ():
         check_key(key)
@@ -135,23 +133,20 @@ def checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_ttl(ttl: float | None) -> float | None:
-    """`ttl` as a `float` of Python; a narrower one, such as numpy's, would be added to the clock in its own precision.
+    """`ttl` as a Python `float`: a numpy float would be added to the clock in its own, lower precision.
 
-    Raises `ValueError` unless it is None (never expires) or a finite number of seconds above 0; True is none. One too
-    short for the clock to tell from now is a number all the same: such a value has expired once it is stored.
+    Raises `ValueError` unless it is None (no expiry) or a finite number of seconds above 0; bools are refused.
     """
     if ttl is None:
         return None
     seconds = _seconds(ttl)
     if not 0 < seconds < math.inf:
-        raise ValueError(
-            f"a time to live of {_shown(ttl)} s means nothing; give seconds above 0, or None for no expiry"
-        )
+        raise ValueError(f"the time to live is {_shown(ttl)} s; give seconds above 0, or None for no expiry")
     return seconds
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` may be compared with numbers and means one: text and True do not."""
+    """Whether `value` is a real number, but no bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -163,14 +158,14 @@ def _seconds(ttl: Any) -> float:
     try:
         return float(ttl)
     except OverflowError:
-        # a whole number beyond all floats
+        # an int beyond all floats
         return math.inf
 
 
 def check_items(items: object) -> None:
-    """Raise `TypeError` unless `items` is a mapping, as `set_many` takes it."""
+    """Raise `TypeError` unless `items` is a mapping."""
     if type(items) is not dict and not isinstance(items, Mapping):
-        raise TypeError(f"set_many takes a dict of keys and values, not a {type(items).__name__}; make it one")
+        raise TypeError(f"set_many takes a dict of keys and values, not a {type(items).__name__}")
 
 
 def _shown(ttl: Any) -> str:
@@ -179,7 +174,7 @@ def _shown(ttl: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a backend holds right now, not yet swept entries included, and what has happened since it was made."""
+    """What a backend holds now, expired entries included until they are swept, and counts since it was made."""
 
     entries: int
     bytes: int
@@ -190,20 +185,20 @@ class Usage:
     refusals: int = 0
     """Sets and pins that found no room, or were over the limit for one value."""
     damaged: int = 0
-    """Values that were not what was stored, or were half there: each was a miss."""
+    """Values found changed or incomplete: each was a miss."""
 
 
 class CacheBackend(Protocol):
-    """Values by key until they expire. Safe to call from several threads; every call on one key is atomic.
+    """Values by key until they expire. Thread-safe; every call on one key is atomic.
 
-    A key is any text: for another one every call raises `TypeError`, and nothing is stored. Where a backend can be
-    closed, calls that read or write values raise `Closed` from then on. `str()` of it says in words where values lie.
+    A key is any `str`; others raise `TypeError`. After `close`, where there is one, calls raise `Closed`. In a forked
+    child calls raise `UsedAfterFork`. `str()` of a backend describes where the values are.
     """
 
     def get(self, key: str) -> Value | Missing:
-        """The value last set and not expired, or `MISSING`. Reading never extends a life.
+        """The value last set and not expired, or `MISSING`. Reading never extends its life.
 
-        What comes out is immutable, a read-only view or a copy: nothing a caller does to it reaches the store.
+        The value is immutable, a read-only view or a copy: the caller cannot change what is stored.
         """
         ...
 
@@ -212,23 +207,22 @@ class CacheBackend(Protocol):
         ...
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
-        """Store `value` for `ttl` seconds (None: no expiry); an older value, its expiry and its pin are replaced.
+        """Store `value` for `ttl` seconds (None: no expiry), in place of an older value, its expiry and its pin.
 
-        Every limit holds when this returns, and `key` is there. Raises `TooLarge` for one value over its limit,
-        `StoreFull` where pinned entries leave no room or the backend keeps all it has, `TypeError` for what is no
-        `Value`, `ValueError` for a `ttl` that is not a finite number above 0; an older value under `key` is then
-        untouched.
+        Every limit holds when this returns, and `key` is there. Raises `TooLarge` for a value over the limit for one,
+        `StoreFull` if pinned entries leave no room or nothing may be evicted, `TypeError` for a value of another type,
+        `ValueError` for another `ttl`; an older value under `key` is then untouched.
         """
         ...
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
-        """`set` for each item in order; the first refusal is raised and ends it, what was stored before stays."""
+        """`set` each item in order, up to the first that is refused; the items before it stay."""
         ...
 
     def pin(self, key: str, value: Value) -> None:
-        """Store `value` without expiry where no eviction reaches it, until `delete`, `clear` or the next `set`.
+        """Store `value` without expiry and never evict it, until `delete`, `clear` or the next `set`.
 
-        Unpinned entries make way. Pinned ones never do: raises `StoreFull` once they leave no room, and as `set` else.
+        Unpinned entries are evicted for it. Raises `StoreFull` if pinned ones leave no room, else as `set` does.
         """
         ...
 
@@ -241,11 +235,11 @@ class CacheBackend(Protocol):
         ...
 
     def sweep(self) -> int:
-        """Free what has expired; the number of entries freed. No work for what has not."""
+        """Free what has expired; the number of entries freed. Looks at nothing else."""
         ...
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """The keys that begin with `prefix` and have not expired, in no order, as of some moment during the call."""
+        """The keys that begin with `prefix` and have not expired, in any order, as of some moment during the call."""
         ...
 
     def usage(self) -> Usage:

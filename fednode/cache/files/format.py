@@ -1,8 +1,7 @@
 """The files of `FileBackend`: a fixed part (`_FIXED`), the key, a SHA-256 seal over both, and the encoded value.
 
-A file's name is the SHA-256 of the key and a running number: where there are two, the higher number holds,
-unless it says of itself that it was withdrawn.
-Seal and digest find damage, not forgery: updates are sealed before they come here.
+A file's name is the SHA-256 of its key and a running number. Of two files of a key the higher number counts, unless
+that file is marked as withdrawn. Seal and digest find damage, not forgery: updates are sealed before they come here.
 """
 
 import math
@@ -20,7 +19,7 @@ from fednode.cache.values.codec import decode
 
 VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 NUMBERS: Final = 1 << 63
-"""All numbers are below it: no number that fits a file leaves its followers none."""
+"""All numbers are below this. A forged higher one could leave no number for the next file."""
 
 _MAGIC: Final = b"FNvalue2"
 _WITHDRAWN: Final = b"FNwithdrawn"
@@ -36,13 +35,13 @@ class DamagedFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What a value file says before the value."""
+    """The part of a value file before the value."""
 
     key: str
     number: int
     ttl: float
     expires_at: float
-    """Wall clock: a monotonic clock starts anew with the machine, so its readings mean nothing after a restart."""
+    """Wall clock, since readings of a monotonic clock mean nothing after a restart."""
     encoded: int
     """Bytes of the value in the file."""
     size: int
@@ -56,7 +55,7 @@ class FileHeader:
         return _name(self.key.encode("utf-8", "surrogatepass"), self.number)
 
     def pack(self) -> bytes:
-        """All that stands before the value."""
+        """The bytes before the value."""
         key = self.key.encode("utf-8", "surrogatepass")
         lengths = (len(key), self.encoded, self.size, self.pinned)
         fixed = _FIXED.pack(_MAGIC, self.number, self.ttl, self.expires_at, *lengths, self.digest)
@@ -64,12 +63,12 @@ class FileHeader:
 
     @classmethod
     def read(cls, file: BinaryIO, name: str) -> Self:
-        """The header of the file called `name`, which is then at its value. Raises `DamagedFile`, `OSError`."""
+        """Read the header of the file called `name`, up to its value. Raises `DamagedFile`, `OSError`."""
         fixed = file.read(_FIXED.size)
         if len(fixed) != _FIXED.size or not fixed.startswith(_MAGIC):
             raise DamagedFile
         _, number, ttl, expires_at, key_size, encoded, size, pinned, digest = _FIXED.unpack(fixed)
-        # before anything of a damaged length is read into memory
+        # before a damaged length is used to read
         if os.fstat(file.fileno()).st_size != _FIXED.size + key_size + _SEAL + encoded:
             raise DamagedFile
         key, seal = file.read(key_size), file.read(_SEAL)
@@ -85,10 +84,7 @@ class FileHeader:
 
 
 def open_value(path: Path) -> BinaryIO:
-    """A value file opened to be read, without waiting for whoever writes to what is no file.
-
-    Raises `DamagedFile` for a pipe, a device or the like, `OSError` as `open` does.
-    """
+    """Open a value file for reading. Raises `DamagedFile`, without waiting, for a pipe or device; `OSError`."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller's
     mode = os.fstat(file.fileno()).st_mode
     if not stat.S_ISREG(mode):
@@ -102,7 +98,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def stem_of(name: str) -> str:
-    """What the names of all files of one key begin with."""
+    """The part of a file's name that all files of its key share."""
     return name[:64]
 
 
@@ -112,7 +108,7 @@ def number_of(name: str) -> int:
 
 
 def withdraw(path: Path) -> None:
-    """Say in a file that cannot be removed that it does not count. Raises `OSError`."""
+    """Mark a file that cannot be removed as one that does not count. Raises `OSError`."""
     with path.open("r+b") as file:
         file.truncate(0)
         file.write(_WITHDRAWN)
@@ -121,15 +117,12 @@ def withdraw(path: Path) -> None:
 
 
 def is_withdrawn(path: Path) -> bool:
-    """Whether `withdraw` said so. Raises `OSError`."""
+    """Whether `withdraw` has marked it. Raises `OSError`."""
     return path.stat().st_size == len(_WITHDRAWN) and path.read_bytes() == _WITHDRAWN
 
 
 def read_value(file: BinaryIO, name: str) -> Value:
-    """The value in the file called `name`. Raises `DamagedFile` for what is not what was written, `OSError`.
-
-    What was written is no damage, whatever becomes of it: it raises as `decode` does.
-    """
+    """The value in the file called `name`. Raises `DamagedFile`, `OSError`; for an undamaged file as `decode` does."""
     header = FileHeader.read(file, name)
     encoded = file.read(header.encoded)
     if len(encoded) != header.encoded or sha256(encoded).digest() != header.digest:

@@ -1,4 +1,4 @@
-"""A cache in this process's memory: shards, each with a lock of its own, and values that no caller can reach."""
+"""A cache in this process's memory: shards with a lock each, and values that no caller can reach."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -29,22 +29,19 @@ from fednode.errors import ConfigError
 _MOST_SHARDS: Final = 8
 _ENTRIES_PER_SHARD: Final = 1_024
 _VALUES_PER_SHARD: Final = 64
-"""Largest values that a shard must have room for: otherwise one shard is full while the next is empty."""
+"""Values of the largest size that a shard must have room for, or one is full while the next is empty."""
 _MOST_PARTS: Final = 64
-"""Shards that may be asked for: `get_many` visits them one after the other."""
+"""The most shards: `get_many` visits them one after the other."""
 _LARGEST_BATCH: Final = 1 << 20
 
 
 class MemoryBackend:
-    """A `CacheBackend` in dicts: absolute monotonic expiry, lazy delete on `get`, three limits true after every `set`.
+    """A `CacheBackend` in dicts: absolute monotonic expiry, and limits that hold after every call.
 
-    `policy` is a name of `fednode.cache.memory.policies` or makes one. A key lives in the shard of its hash, and
-    each shard has its part of the limits: the parts add up to exactly what is allowed. `shards` (None: as many as leave
-    each a large part; 1 under `WhenFull.REFUSE`) is 1 for a store that pins up to its limits: with more, one shard may
-    be full of pins while others have room. Copies are made outside the locks. A signal handler must not ask the cache,
-    and a destructor only where a `RuntimeError` does no harm: it may run within a call of the cache. A call that was
-    interrupted (Ctrl-C, or the stack ended) is done or not done, and a key that it wrote has its old value or its new
-    one.
+    `policy` is a name of `fednode.cache.memory.policies` or makes a policy. A key belongs to the shard of its hash, and
+    each shard has its part of the limits. `shards`: None for as many as leave each a large part, or 1 under
+    `WhenFull.REFUSE`; with more, one shard may be full of pins while others have room. Values are copied outside the
+    locks. A signal handler or destructor must not call the cache.
     """
 
     def __init__(
@@ -76,11 +73,11 @@ class MemoryBackend:
 
     @property
     def shards(self) -> int:
-        """How many parts the limits are divided over."""
+        """How many shards the limits are divided over."""
         return self._count
 
     def get(self, key: str) -> Value | Missing:
-        """The value last set and not expired, or `MISSING`; counts as a use, not as a new life."""
+        """The value last set and not expired, or `MISSING`; counts as a use."""
         if type(key) is not str:
             check_key(key)
         entry = self._shards[hash(key) % self._count].find(key, self._now())
@@ -89,13 +86,13 @@ class MemoryBackend:
         return entry.content if entry.plain else hand_out(entry.content)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
-        """Those of `keys` that `get` would find, in the order asked; one lock a shard and one reading of the clock."""
-        # the caller's iterable may be slow: it is read before a lock is taken
+        """Those of `keys` that `get` would find, in the order asked. Each shard is locked once."""
+        # the caller's iterable may be slow, so it is read before a lock is taken
         found = find_many(self._shards, checked_keys(keys), self._now())
         return {entry.key: entry.content if entry.plain else hand_out(entry.content) for entry in found}
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
-        """Store `value` for `ttl` seconds, as `CacheBackend.set` promises it."""
+        """As `CacheBackend.set`."""
         if ttl is not None:
             ttl = check_ttl(ttl)
         if type(key) is not str:
@@ -114,7 +111,7 @@ class MemoryBackend:
             self.set(key, value, ttl)
 
     def pin(self, key: str, value: Value) -> None:
-        """Store `value` where no eviction reaches it, as `CacheBackend.pin` promises it."""
+        """As `CacheBackend.pin`."""
         check_key(key)
         shard = self._shards[hash(key) % self._count]
         entry = self._entry(shard, key, value)
@@ -132,12 +129,12 @@ class MemoryBackend:
             shard.clear()
 
     def sweep(self) -> int:
-        """Free what has expired; the number of entries freed. Of the rest it looks at one heap's head a shard."""
+        """Free what has expired; the number of entries freed. Of the rest it looks at one entry a shard."""
         now = self._now()
         return sum(shard.sweep(now) for shard in self._shards)
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """The keys that begin with `prefix` and have not expired; each shard as it was at one moment of the call."""
+        """As `CacheBackend.keys`; each shard as it was at one moment of the call."""
         check_key(prefix)
         now = self._now()
         return iter([key for shard in self._shards for key in shard.keys(prefix, now)])
@@ -151,12 +148,11 @@ class MemoryBackend:
         """Change the limits, and how many candidates the policy chooses a victim from, while the cache is in use.
 
         Lower limits evict at once, values over a lower `value_bytes` too; pinned entries stay, and new ones are refused
-        until there is room. Under `WhenFull.REFUSE` nothing goes. Raises `ConfigError` for a batch that is no whole
-        number from 1 on, or limits too low for the shards. One that was interrupted may have reached some shards only:
-        tune again.
+        until there is room. Under `WhenFull.REFUSE` nothing is evicted. Raises `ConfigError` unless `batch` is an int
+        from 1 to 2**20, or for limits too low for the shards.
         """
         if batch is not None and (type(batch) is not int or not 1 <= batch <= _LARGEST_BATCH):
-            raise ConfigError(f"an eviction batch of {batch!r} is none; use a whole number from 1 to {_LARGEST_BATCH}")
+            raise ConfigError(f"the eviction batch is {batch!r}; use a whole number from 1 to {_LARGEST_BATCH}")
         with self._tuning:
             # read under the lock: another tune may have changed them a moment ago
             wanted = self._limits if limits is None else limits
@@ -173,7 +169,7 @@ class MemoryBackend:
         return all(shard.fits_beside_pins(part) for shard, part in zip(self._shards, parts, strict=True) if part)
 
     def _entry(self, shard: Shard, key: str, value: Value) -> MemoryEntry:
-        """What is stored of `value`: without expiry, without a pin."""
+        """An entry for a copy of `value`, without expiry and not pinned."""
         most = self._limits.value_bytes
         if type(value) is bytes and len(value) <= most:
             return MemoryEntry(key, value, len(value), plain=True)
@@ -191,7 +187,7 @@ def _shards_for(limits: Limits) -> int:
 
 
 def _parts(limits: Limits, count: int) -> list[Limits]:
-    """`limits` divided over `count` shards, so that the parts add up to them."""
+    """`limits` divided over `count` shards; the parts add up to them."""
     if not 1 <= count <= min(limits.entries, _MOST_PARTS) or limits.value_bytes > limits.total_bytes // count:
         raise ConfigError(
             f"{limits.entries} entries, {limits.total_bytes} bytes and values of {limits.value_bytes} bytes cannot be "

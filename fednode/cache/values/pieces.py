@@ -1,8 +1,8 @@
-"""One value's bytes under a manifest, in pieces where they are many: what comes back is all of it, or `Damaged`.
+"""A value's bytes in pieces, under a manifest: reading gives all of it, or `Damaged`.
 
-A record is the manifest (`_FIXED` and a SHA-256), and after it the value where that fits in one piece. The digest
-covers the manifest, the key and the value: a record under another key, or a piece of another write, does not pass. It
-finds damage, not forgery: updates are sealed before they come here.
+A record is the manifest (`_FIXED` and a SHA-256) and, if the value fits in one piece, the value. The digest covers the
+manifest, the key and the value, so a record under another key and a piece of another write are found. It finds damage,
+not forgery: updates are sealed before they come here.
 """
 
 import math
@@ -15,11 +15,11 @@ from typing import Final, Self
 from fednode.cache.backend import check_key
 
 PIECE_BYTES: Final = 1 << 20
-"""What a piece holds by default: larger ones make a server stall, and 16 MB in one command take 7 times as long."""
+"""The default size of a piece: larger ones make a server stall, and 16 MB in one command take 7 times as long."""
 GENERATION_BYTES: Final = 16
 MAX_PIECES: Final = 1 << 16
 MAX_PIECE_BYTES: Final = (1 << 32) - 1
-"""What a manifest has room for."""
+"""The largest size that fits the manifest."""
 
 _MAGIC: Final = b"FNpiece1"
 _FIXED: Final = struct.Struct(f"<8sQIId{GENERATION_BYTES}s")
@@ -30,12 +30,12 @@ HEAD_BYTES: Final = _FIXED.size + _DIGEST
 
 
 class Damaged(Exception):
-    """What is there is not what was stored, or only a part of it: a miss."""
+    """The bytes are not what was stored, or only a part of it: a miss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one write stored. `count` is 0 where the value stands in the record itself."""
+    """What one write stored. `count` is 0 if the value is in the record itself."""
 
     size: int
     count: int
@@ -48,10 +48,7 @@ class Manifest:
 
     @classmethod
     def read(cls, record: bytes, limit: int) -> Self:
-        """The manifest at the start of `record`, all lengths checked: no value over `limit` bytes, no number too many.
-
-        Raises `Damaged`.
-        """
+        """The manifest at the start of `record`. Raises `Damaged`, also for a value over `limit` bytes."""
         if len(record) < HEAD_BYTES or not record.startswith(_MAGIC):
             raise Damaged
         _, size, count, piece_bytes, expires_at, generation = _FIXED.unpack_from(record)
@@ -62,14 +59,14 @@ class Manifest:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The bytes of each piece, in order; none where the value stands in the record."""
+        """The bytes of each piece, in order; () if the value is in the record."""
         return tuple(
             min(self.piece_bytes, self.size - start)
             for start in range(0, self.count * self.piece_bytes, self.piece_bytes)
         )
 
     def join(self, key: bytes, pieces: Sequence[bytes]) -> bytes:
-        """The value, from its pieces in order. Raises `Damaged` where one is missing, or anything was changed."""
+        """The value, from its pieces in order. Raises `Damaged` if one is missing or changed."""
         expected = self.lengths or (self.size,)
         if len(pieces) != len(expected) or any(
             len(one) != length for one, length in zip(pieces, expected, strict=True)
@@ -80,7 +77,7 @@ class Manifest:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def inline(self, record: bytes, key: bytes) -> bytes:
-        """The value that stands in `record` after this manifest. Raises `Damaged`."""
+        """The value in `record` after this manifest. Raises `Damaged`."""
         return self.join(key, [record[HEAD_BYTES:]])
 
     def _fixed(self) -> bytes:
@@ -89,7 +86,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A value ready to be stored: its record, which is written last, and its pieces, which are none for a small one."""
+    """A value ready to be stored: its pieces, if it is large, and its record, which is written last."""
 
     manifest: Manifest
     record: bytes
@@ -97,7 +94,7 @@ class Cut:
 
 
 def cut(key: bytes, data: bytes, piece_bytes: int, generation: bytes, expires_at: float = math.inf) -> Cut:
-    """`data` in pieces of `piece_bytes`; in the record itself where one is enough. The pieces are views of `data`."""
+    """Cut `data` into pieces of `piece_bytes`, or put it in the record if one is enough. Pieces are views of `data`."""
     count = _pieces_of(len(data), piece_bytes)
     if count > MAX_PIECES:
         raise ValueError(f"{len(data)} bytes make {count} pieces, over {MAX_PIECES}; choose larger pieces")
@@ -110,19 +107,18 @@ def cut(key: bytes, data: bytes, piece_bytes: int, generation: bytes, expires_at
 
 
 def key_bytes(key: str) -> bytes:
-    """Any text as bytes, lone surrogates too: what a digest covers of a key. Raises `TypeError` for what is no text."""
+    """`key` as bytes, lone surrogates included. Raises as `check_key` does."""
     check_key(key)
     return key.encode("utf-8", "surrogatepass")
 
 
 def encoded_limit(value_bytes: int) -> int:
-    """The most bytes that an encoded value of `value_bytes` may have: escapes in text make six of one."""
+    """The most bytes that an encoded value of `value_bytes` can have: escapes in text make six of one."""
     return 6 * value_bytes + 4096
 
 
 def check_piece_bytes(piece_bytes: int, value_bytes: int) -> None:
-    """Raise `ValueError` unless the largest value comes in a number of pieces that a manifest may name, and their size
-    too."""
+    """Raise `ValueError` unless a manifest can describe a value of `value_bytes` in such pieces."""
     if type(piece_bytes) is not int or piece_bytes > MAX_PIECE_BYTES:
         raise ValueError(f"pieces of {piece_bytes!r} bytes; give a whole number, {MAX_PIECE_BYTES} at most")
     if piece_bytes < 1 or _pieces_of(encoded_limit(value_bytes), piece_bytes) > MAX_PIECES:

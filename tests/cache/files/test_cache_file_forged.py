@@ -4,12 +4,10 @@ import math
 import os
 import struct
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from kit.cache.backend import ROOMY
 from kit.clocks import FakeClock
@@ -17,7 +15,6 @@ from kit.folders import held, opened, value_files
 
 from fednode.cache import MISSING, FileBackend, Limits, TooLarge, WhenFull
 from fednode.cache.files.format import NUMBERS, FileHeader
-from fednode.cache.values import codec as values
 from fednode.cache.values.codec import encode, encode_counted
 from fednode.errors import StoreError
 
@@ -104,20 +101,6 @@ def test_what_this_process_lacks_destroys_nothing(tmp_path: Path, monkeypatch: p
         assert (backend.damaged, held(backend)[0], len(value_files(tmp_path))) == (0, 2, 2)
 
 
-def test_what_changes_meanwhile_is_counted_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = [b"", b""]
-
-    written = values._written
-
-    def after_it_grew(one: object) -> bytes:
-        value[-1] = bytes(1_000)
-        return written(one)
-
-    monkeypatch.setattr(values, "_written", after_it_grew)
-    data, size = encode_counted(value, 100)
-    assert (len(data) < 100, size < 100) == (True, True)
-
-
 def test_lower_value_bytes_evict_what_is_larger_and_no_pin(tmp_path: Path) -> None:
     def filled(folder: Path, when_full: WhenFull) -> FileBackend:
         backend = opened(folder, limits=Limits(9, 100, 20), when_full=when_full)
@@ -161,12 +144,6 @@ def test_what_to_do_when_full_is_no_guess(tmp_path: Path, wrong: Any) -> None:
     assert not (tmp_path / "f").exists()
 
 
-@pytest.mark.parametrize("items", [[("a", 1)], None, "ab", 5])
-def test_many_are_a_mapping(tmp_path: Path, items: Any) -> None:
-    with opened(tmp_path) as backend, pytest.raises(TypeError, match="set_many takes a dict"):
-        backend.set_many(items, None)
-
-
 def test_a_closed_folder_is_free_though_a_child_holds_its_descriptor(tmp_path: Path) -> None:
     backend = opened(tmp_path)
     # what a fork without our hooks leaves in a child: the same open file
@@ -177,15 +154,3 @@ def test_a_closed_folder_is_free_though_a_child_holds_its_descriptor(tmp_path: P
             assert list(again.keys()) == []
     finally:
         os.close(other)
-
-
-def test_a_narrow_number_of_seconds_is_added_to_the_clock_as_a_wide_one(tmp_path: Path) -> None:
-    clock = FakeClock(start=1e6)
-    with opened(tmp_path, clock) as backend:
-        narrow: list[Callable[[float], Any]] = [np.float16, np.float32, np.int8]
-        for kind in narrow:
-            backend.set("key", b"v", kind(30))
-            clock.sleep(29.0)
-            assert backend.get("key") == b"v"
-            clock.sleep(1.0)
-            assert backend.get("key") is MISSING

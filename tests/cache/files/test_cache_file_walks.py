@@ -9,9 +9,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from kit.cache.backend import ROOMY, BackendKit
+from kit.cache.backend import BackendKit
 from kit.cache.backend_machine import TIGHT, BackendMachine
 from kit.clocks import FakeClock
+from kit.folders import held, opened, value_files
 
 from fednode.cache import MISSING, FileBackend, Limits, StoreFull, WhenFull
 
@@ -24,23 +25,6 @@ def lazy_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
-
-
-def opened(
-    folder: Path, clock: FakeClock | None = None, limits: Limits = ROOMY, when_full: WhenFull = WhenFull.REFUSE
-) -> FileBackend:
-    return FileBackend(folder, clock or FakeClock(), limits, when_full)
-
-
-def held(backend: FileBackend) -> tuple[int, int]:
-    """Entries and bytes."""
-    usage = backend.usage()
-    return usage.entries, usage.bytes
-
-
-def value_files(folder: Path) -> list[Path]:
-    """Oldest first."""
-    return sorted(folder.iterdir(), key=lambda path: path.name[-16:])
 
 
 class TestFileBackend(BackendKit):

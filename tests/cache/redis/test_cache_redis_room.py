@@ -221,18 +221,6 @@ def test_a_pin_that_get_found_damaged_stays_among_the_lost_until_it_is_set(
     assert backend.lost_pins() == ()
 
 
-def test_what_is_no_key_or_closed_is_refused_at_once(server: RedisServer) -> None:
-    backend = opened(server)
-    with pytest.raises(TypeError, match="int"):
-        backend.keys(5)  # type: ignore[arg-type]
-    for items in ([("a", 1)], None):
-        with pytest.raises(TypeError, match="dict"):
-            backend.set_many(items, None)  # type: ignore[arg-type]
-    backend.close()
-    with pytest.raises(StoreError, match="is closed"):
-        backend.keys()
-
-
 @pytest.mark.parametrize("piece_bytes", [1 << 32, 4096.5, "4096", True, None, math.nan])
 def test_pieces_of_no_number_that_a_manifest_holds_are_refused(piece_bytes: Any) -> None:
     with pytest.raises(ConfigError, match="pieces of"):

@@ -84,7 +84,7 @@ class BackendKit:
             lambda: list(backend.keys(key)),
         ]
         for call in calls:
-            with pytest.raises(TypeError, match="cache key of type"):
+            with pytest.raises(TypeError, match="cache keys must be str"):
                 call()
         assert list(backend.keys()) == ["key"] and backend.get("key") == b"v"
         assert (backend.usage().entries, backend.usage().pinned_entries) == (1, 0)
