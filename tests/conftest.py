@@ -8,7 +8,17 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).resolve().parent
 KINDS = {"e2e": "e2e", "attacks": "attack"}
-FLOWER = ("test_e2e_flower_engine.py", "test_e2e_own_app.py")
+GROUPS = {
+    # two of Flower's engines at the same time are too much for two cores
+    "test_e2e_flower_engine.py": "flower",
+    "test_e2e_own_app.py": "flower",
+    # one process searches once for all of these
+    "test_coherence_doc.py": "coherence",
+    "test_coherence_round_search.py": "coherence",
+    "test_coherence_search.py": "coherence",
+}
+"""The worker that files share, by name; the fixtures of any other file are made once, on the worker of that file."""
+
 
 # the parent is "ci" where CI is set: the same examples in every run, so that a failure there can be repeated.
 # No property fails because the machine was slow while its examples were drawn.
@@ -29,6 +39,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(KINDS[folder])
         if hasattr(item.module, "RedisServer"):
             item.add_marker("server")
-        # fixtures of a module are made once; two of Flower's engines at the same time are too much for two cores
-        item.add_marker(pytest.mark.xdist_group("flower" if item.path.name in FLOWER else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group(GROUPS.get(item.path.name, str(item.path))))
     items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
