@@ -132,6 +132,7 @@ SOURCE_RULES: tuple[Callable[[list[Source]], Iterator[Finding]], ...] = (
     files_of_tests_hold_tests,
     short_files,
     names_say_something,
+    class_names_are_unique,
 )
 TREE_RULES: tuple[Callable[[Path], Iterator[Finding]], ...] = (no_forbidden_words, unique_import_names)
 
