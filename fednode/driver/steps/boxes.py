@@ -23,8 +23,8 @@ _MOST_EXCLUDED = 1 << 20
 """Bytes of a list of excluded clients."""
 
 
-def gather_box_keys(node: Node, task: Task, number: int, untold: Mapping[str, str] | None = None) -> BoxKeys:
-    """Ask every holder for a fresh key of this round. `untold` says why a holder did not take the task.
+def gather_box_keys(node: Node, task: Task, number: int, refusals: Mapping[str, str] | None = None) -> BoxKeys:
+    """Ask every holder for a fresh key of this round. `refusals` gives by member why it did not take the task.
 
     Raises `TooFewHolders`, naming the missing, if fewer than the threshold gave one: no client is asked then.
     """
@@ -40,7 +40,7 @@ def gather_box_keys(node: Node, task: Task, number: int, untold: Mapping[str, st
     keys, faults = ask(node, dict.fromkeys(holders, request), task.terms.deadline, step, read)
     if len(keys) < task.sum_params.threshold:
         raise_if_stopped(node, f"before round {number}")
-        reasons = {name: f"; the task: {why}" for name, why in (untold or {}).items()}
+        reasons = {name: f"; the task: {why}" for name, why in (refusals or {}).items()}
         missing = [
             f"{name}: {faults.get(name, NO_ANSWER)}{reasons.get(name, '')}" for name in holders if name not in keys
         ]
