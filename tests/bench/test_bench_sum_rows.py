@@ -2,21 +2,19 @@
 
 import json
 from importlib import import_module
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from benchmarks.harness.timing import Repeats, Stopwatch
-from benchmarks.sums import cases, exact, memory, ring, uploads
+from benchmarks.sums import exact, memory, uploads
 from benchmarks.sums.bfv import planned as bfv_planned
-from benchmarks.sums.cases import LARGEST_VALUE, Case, WrongSum, check_sum, some_floats, some_values
+from benchmarks.sums.cases import Case, WrongSum, check_sum
 from benchmarks.sums.secagg import neighbours
 from fednode.cli import main
 from fednode.clock import SystemClock
-from fednode.errors import PeerFault
-from fednode_clients.holder.holder import Holder
-from fednode_crypto import NotEnoughShares, SystemRng
-from fednode_crypto.errors import BadSignature
+from fednode_crypto import NotEnoughShares
 
 pytestmark = pytest.mark.thorough
 
@@ -29,11 +27,6 @@ def measured(row, dimension=300, clients=4):
     return program.measure(Case(dimension, clients, ONCE), Stopwatch(SystemClock(), ONCE))
 
 
-def test_plain_is_what_ratios_are_taken_against():
-    found = cases.work("plain", 300, 4, {"least": 1, "seconds": 0.0, "most": 1})
-    assert (found["bytes_up"], found["bytes_down"], found["holder"]) == (1_200, 1_200, None)
-
-
 def test_secagg_sends_int64_and_masks_once_a_neighbour():
     few, more = measured("secagg", clients=2), measured("secagg", 300, 50)
     assert few.bytes_up == more.bytes_up >= 8 * 300
@@ -44,15 +37,10 @@ def test_secagg_sends_int64_and_masks_once_a_neighbour():
     assert [neighbours(n) for n in (2, 10, 100, 101, 1_000)] == [1, 9, 99, 100, 100]
 
 
-def test_bfv_counts_what_a_holder_receives_and_sends():
-    found, params = measured("bfv"), bfv_planned(CASE)
-    assert found.bytes_up == params.payload_bytes
-    assert found.holder_bytes == params.request_bytes + params.answer_bytes
-
-
-def test_ckks_sends_more_than_ten_times_the_floats():
-    found = measured("ckks", 5_000)
-    assert found.bytes_up > 10 * 4 * 5_000 and found.holder is None
+def test_bfv_and_ckks_count_what_is_sent():
+    bfv, ckks, params = measured("bfv"), measured("ckks", 5_000), bfv_planned(CASE)
+    assert (bfv.bytes_up, bfv.holder_bytes) == (params.payload_bytes, params.request_bytes + params.answer_bytes)
+    assert ckks.bytes_up > 10 * 4 * 5_000 and ckks.holder is None
 
 
 def test_ring_counts_boxes_signature_and_the_holders_keys():
@@ -60,45 +48,12 @@ def test_ring_counts_boxes_signature_and_the_holders_keys():
     assert found.bytes_up == params.upload_bytes + 32 + 64
     assert found.bytes_down == 4 * 300 + 5 * (32 + 64) + 32
     assert found.holder_bytes > 4 * params.share_bytes + params.answer_bytes
-    assert set(found.parts) == {
-        "pack, mask and share", "boxes", "hash and sign", "node: hash and check the signature"
-    }  # fmt: skip
 
 
 def test_confirm_counts_what_one_holder_is_sent_and_sends_in_a_real_round():
     few, more = measured("confirm", 40, 3), measured("confirm", 40, 5)
     assert few.bytes_up == more.bytes_up and few.bytes_down < more.bytes_down < 1_024 * 5
     assert few.holder.median > 0 and few.holder.runs == 1 and more.total == more.bytes_up + more.bytes_down
-
-
-def test_a_confirmation_in_a_round_that_does_not_open_is_not_measured(monkeypatch):
-    def away(holder, frame):
-        raise PeerFault("unexpected", "I am away")
-
-    monkeypatch.setattr(Holder, "open", away)
-    with pytest.raises(RuntimeError, match="round failed"):
-        measured("confirm", 40, 3)
-
-
-def test_a_row_whose_sum_is_wrong_is_not_measured(monkeypatch):
-    real = ring.RingMask.combine
-    monkeypatch.setattr(ring.RingMask, "combine", lambda *arguments: real(*arguments) + 1)
-    with pytest.raises(WrongSum):
-        measured("ring")
-
-
-def test_an_upload_read_back_is_what_was_signed():
-    params = uploads.planned(CASE)
-    sent = uploads.BenchClient.made(params, uploads.holder_keys()).upload(some_values(CASE), SystemRng())
-    data = sent.to_bytes()
-    read = uploads.Upload.from_bytes(data, params.payload_bytes)
-    assert read == sent
-    read.check()
-    for place in (40, 200, len(data) - 1):
-        damaged = bytearray(data)
-        damaged[place] ^= 1
-        with pytest.raises(BadSignature):
-            uploads.Upload.from_bytes(bytes(damaged), params.payload_bytes).check()
 
 
 def test_the_node_takes_uploads_from_disk_and_puts_boxes_there(tmp_path):
@@ -115,21 +70,8 @@ def test_small_rounds_with_drops_are_exact_and_a_wrong_or_refused_sum_is_a_diffe
     real = exact.RingMask.combine
     monkeypatch.setattr(exact.RingMask, "combine", lambda *arguments: real(*arguments) + 1)
     assert exact.work(seed=7, rounds=7) == {"rounds": 7, "differences": 7, "first": [0, 1, 2, 3, 4]}
-
-    def refuse(*arguments):
-        raise NotEnoughShares("none came")
-
-    monkeypatch.setattr(exact.RingMask, "combine", refuse)
+    monkeypatch.setattr(exact.RingMask, "combine", Mock(side_effect=NotEnoughShares("none came")))
     assert exact.work(seed=7, rounds=1)["differences"] == 1
-
-
-def test_values_fill_their_bits_and_differ_between_clients():
-    case = Case(50_000, 10)
-    values = some_values(case)
-    assert values.dtype == np.int64 and (values.min(), values.max()) == (-LARGEST_VALUE, LARGEST_VALUE)
-    assert np.array_equal(values, some_values(case)) and not np.array_equal(values, some_values(case, 1))
-    floats = some_floats(case)
-    assert floats.dtype == np.float32 and np.array_equal(np.rint(floats * LARGEST_VALUE), values)
 
 
 def test_a_wrong_sum_stops_the_row():
@@ -141,36 +83,14 @@ def test_a_wrong_sum_stops_the_row():
     assert check_sum(np.array([4.05, 6.0]), parts, tolerance=0.1) is None
 
 
-@pytest.fixture
-def command(tmp_path, capsys):
-    def run(*arguments):
-        code = main(["bench", "sum", "--out", str(tmp_path / "out"), *arguments])
-        return code, capsys.readouterr()
-
-    run.folder = tmp_path / "out"
-    return run
-
-
-def test_the_command_measures_prints_and_writes(command):
-    code, said = command("--quick", "--rows", "plain", "--sizes", "1_000,2000", "--clients", "10")
-    assert (code, said.err) == (0, "")
-    assert said.out.count("| plain |") == 2 and said.out.count("----  ") == 7
-    (written,) = command.folder.glob("*-sum.json")
+def test_the_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
+    """`fednode bench sum` once; the row memory, which breaks, is exit code 1."""
+    monkeypatch.setattr("benchmarks.sums.suite.FOLDED", 0)
+    asked = ["--quick", "--rows", "plain,memory", "--sizes", "1_000,2000", "--clients", "10"]
+    assert main(["bench", "sum", "--out", str(tmp_path), *asked]) == 1
+    said = capsys.readouterr().out
+    assert said.count("| plain |") == 2 and said.count("----  ") == 6 and "FAIL  node's peak memory" in said
+    (written,) = tmp_path.glob("*-sum.json")
     found = json.loads(written.read_text())
     assert found["bench"] == "sum" and [row["dimension"] for row in found["rows"]] == [1_000, 2_000]
     assert written.with_suffix(".svg").read_text().count("<svg") == 1
-
-
-def test_a_row_that_breaks_is_exit_code_1(command, monkeypatch):
-    monkeypatch.setattr("benchmarks.sums.suite.FOLDED", 0)
-    code, said = command("--quick", "--rows", "memory", "--sizes", "1000")
-    assert code == 1 and "FAIL  node's peak memory" in said.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [(("--rows", "paillier"), "'paillier'"), (("--sizes", "many"), "--sizes"), (("--clients", ""), "--clients")],
-)
-def test_a_flag_that_cannot_work_is_one_sentence(command, arguments, words):
-    code, said = command(*arguments)
-    assert code == 2 and words in said.err and said.err.count("\n") == 1

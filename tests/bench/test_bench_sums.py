@@ -1,7 +1,6 @@
 """Secure sums: which jobs are run, how figures are judged, and how a run reads."""
 
 import json
-import re
 from dataclasses import asdict, replace
 
 import pytest
@@ -41,10 +40,7 @@ def outcomes(measured):
     return [verdict.outcome for verdict in limits.judged(measured)]
 
 
-@pytest.fixture
-def run(session):
-    """Run the suite on options, with jobs that are answered at once."""
-
+def test_every_row_is_measured_for_every_size_and_cohort(session):
     def answer(job):
         if "exact" in job.program:
             return {"differences": 0}
@@ -56,50 +52,22 @@ def run(session):
             return asdict(ConfirmStep(700 * job.asked["clients"], 468, timing(0.02)))
         return asdict(figures())
 
-    def measure(options):
-        made, said = session(answer)
-        return suite.run_sums(options, made), made.processes, said
-
-    return measure
-
-
-def test_every_row_is_measured_for_every_size_and_cohort(run):
-    measured, fake, said = run(suite.SumOptions())
+    made, said = session(answer)
+    found = suite.run_sums(suite.SumOptions(exact_rounds=3_456), made).answers
     sizes, cohorts = (MILLION, 10 * MILLION), (10, 100, 1_000)
     for row in ("plain", "secagg", "ckks", "ring"):
-        assert set(measured.answers[row]) == {(d, n) for d in sizes for n in cohorts}
-    assert set(measured.answers["bfv"]) == {(MILLION, n) for n in cohorts}
-    names = [job.name for job in fake.jobs]
+        assert found[row] == {(d, n): figures() for d in sizes for n in cohorts}
+    assert set(found["bfv"]) == {(MILLION, n) for n in cohorts}
+    names = [job.name for job in made.processes.jobs]
     assert len(set(names)) == len(names)
     assert sum(name.startswith("ckks") for name in names) == 2, "its parameters do not depend on the cohort"
-    assert measured.answers["exact"] == {"rounds": 10_000, "differences": 0, "seconds": 0.0}
-    assert any("10,000 of 10,000" in line for line in said)
-    assert measured.answers["ring"][MILLION, 10] == figures()
-
-
-def test_the_roster_is_confirmed_by_cohorts_that_a_real_round_is_run_with(run):
-    measured, fake, said = run(suite.SumOptions(rows=("confirm",)))
-    assert [job.asked["clients"] for job in fake.jobs] == [10, 100]
-    assert measured.answers == {"confirm": {n: ConfirmStep(700 * n, 468, timing(0.02)) for n in (10, 100)}}
+    parts = [job.asked for batch in made.processes.batches for job in batch]
+    assert sum(part["rounds"] for part in parts) == 3_456 and len({part["seed"] for part in parts}) == len(parts)
+    assert found["exact"] == {"rounds": 3_456, "differences": 0, "seconds": 0.0}
+    assert found["confirm"] == {n: ConfirmStep(700 * n, 468, timing(0.02)) for n in (10, 100)}
     assert any("n = 1,000: left out" in line for line in said)
-
-
-def test_exactness_is_shared_out_without_losing_a_round(run):
-    measured, fake, _ = run(suite.SumOptions(rows=("exact",), exact_rounds=3_456))
-    jobs = [job for batch in fake.batches for job in batch]
-    assert sum(job.asked["rounds"] for job in jobs) == measured.answers["exact"]["rounds"] == 3_456
-    assert len({job.asked["seed"] for job in jobs}) == len(jobs) and fake.jobs == []
-
-
-def test_memory_is_compared_under_one_plan(run):
-    measured, fake, _ = run(suite.SumOptions(rows=("memory",)))
-    asked = [job.asked for job in fake.jobs]
-    assert {one["planned_for"] for one in asked} == {1_000}
-    assert [one["clients"] for one in asked if "clients" in one] == [10, 1_000]
-    assert (measured.answers["memory"]["peak_few"], measured.answers["memory"]["peak_many"]) == (
-        100_000_010,
-        100_001_000,
-    )
+    assert {job.asked["planned_for"] for job in made.processes.jobs if "planned_for" in job.asked} == {1_000}
+    assert (found["memory"]["peak_few"], found["memory"]["peak_many"]) == (100_000_010, 100_001_000)
 
 
 RING_100, RING_1000 = (MILLION, 100), (MILLION, 1_000)
@@ -132,52 +100,18 @@ def test_a_small_run_is_not_judged():
         assert set(outcomes(Measured(answers))) == {Outcome.OPEN}
 
 
-def test_a_run_reads_as_table_lines_and_a_verdict_a_row():
+def test_a_run_reads_as_table_lines_and_a_verdict_a_row_and_is_json():
     measured = good_run()
-    lines = report.table(measured)
-    assert len(lines) == 2 + 6 and len({len(line) for line in lines}) == 1
+    lines, words = report.table(measured), report.words(measured, limits.judged(measured))
     row = next(line for line in lines if "ring" in line and " 100 " in line)
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "ring", "1,000,000", "100", "0.700", "1.000", "50", "1", "664,000", "40", "200", "150",
     ]  # fmt: skip
-    words = report.words(measured, limits.judged(measured))
-    assert [line[:4] for line in words[-7:]] == ["PASS"] * 7
-    assert any("0 differences in 10,000" in line for line in words)
-    assert any("n = 100" in line and "20 ms" in line and "71,000" in line for line in words)
-
-
-def test_a_busy_machine_is_reported():
-    disturbed = replace(figures(), opening=Timing(2.0, 2.0, 5, 2.0, 8.0))
-    measured = Measured({"ring": {RING_1000: disturbed, RING_100: figures()}})
-    (line,) = [line for line in report.words(measured, ()) if "busy" in line]
-    assert "3.5 x" in line
-    assert not any("busy" in line for line in report.words(good_run(), ()))
-
-
-def test_the_document_holds_everything_and_is_json():
-    measured = good_run()
-    found = json.loads(json.dumps(report.results(measured, limits.judged(measured)).document))
-    assert len(found["rows"]) == 6 and len(found["verdicts"]) == 7
+    assert len(lines) == 2 + 6 and [line[:4] for line in words[-7:]] == ["PASS"] * 7
+    results = report.results(measured, limits.judged(measured))
+    found = json.loads(json.dumps(results.document))
+    assert (len(found["rows"]), len(found["verdicts"])) == (6, 7) and results.plot.count("<svg") == 1
     assert found["memory"]["peak_many"] == 151_000_000 and found["exact"]["rounds"] == 10_000
     assert [step["clients"] for step in found["confirm"]] == [100]
     row = next(row for row in found["rows"] if (row["row"], row["clients"]) == ("ring", 100))
     assert row["client"] == {"median": 0.05, "best": 0.05, "runs": 5, "warm_up": 0.1, "wall": 0.05}
-
-
-@pytest.mark.parametrize("value", [figures(), replace(figures(), holder=None, holder_bytes=None), STEP])
-def test_figures_survive_the_way_between_processes(value):
-    assert type(value).from_dict(json.loads(json.dumps(asdict(value)))) == value
-
-
-def test_the_plot_names_every_row_keeps_their_colours_and_is_the_same_every_time():
-    def drawn(answers):
-        return report.results(Measured(answers), ()).plot
-
-    one = figures()
-    rows = {"ring": {(MILLION, 10): one, (10 * MILLION, 10): one}, "ckks": {(MILLION, 10): one}}
-    plot = drawn(rows)
-    assert plot.count("<svg") == 1 and drawn(rows) == plot
-    assert {"ring", "ckks", "bytes up, x float32", "client, s"} <= set(re.findall(r">([^<>\n]+)</text>", plot))
-    colours = set(re.findall(r"stroke: (#[0-9a-f]{6})", drawn({"ring": rows["ring"]}))) - {"#000000", "#b0b0b0"}
-    assert len(colours) == 1 and plot.count(colours.pop()) > 4
-    assert "<svg" in drawn({})
