@@ -361,9 +361,9 @@ def _client(address: RedisAddress, options: LinkOptions) -> Any:
         "socket_connect_timeout": options.timeout,
         # attempts are made in `Link`, by a clock that tests can move
         "retry": Retry(NoBackoff(), 3 if address.cluster else 0),
-        "lib_name": None,
-        "lib_version": None,
         "credential_provider": _credentials(address),
+        # without CLIENT SETINFO, which needs a right of its own; redis-py before 7 has other names for it
+        **({"driver_info": None} if hasattr(redis, "DriverInfo") else {"lib_name": None, "lib_version": None}),
     }
     if address.socket is None:
         shared |= {"host": address.host, "port": address.port, **_tls(address)}
