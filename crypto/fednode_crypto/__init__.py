@@ -20,8 +20,7 @@ Importing this package loads neither compiled kernels nor TenSEAL: `scheme` impo
 from fednode_crypto.errors import CryptoError, NotEnoughShares, Overflow, Tampered, WrongAnswer, WrongParameters
 from fednode_crypto.interfaces import BoxedScheme, KeyedScheme, SealedSum, SumScheme
 from fednode_crypto.params import Demand, SumParams
-from fednode_crypto.planner import plan
-from fednode_crypto.registry import params_from_dict, scheme
+from fednode_crypto.registry import params_from_dict, plan, scheme
 from fednode_crypto.rng import Rng
 from fednode_crypto.secret import Sealing
 from fednode_crypto.system_rng import SystemRng

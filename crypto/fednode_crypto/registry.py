@@ -45,6 +45,21 @@ def scheme(name: str) -> SumScheme:
     return verbs
 
 
+def plan(scheme: str, demand: Demand) -> SumParams:
+    """Return the parameters that serve `demand` with the smallest update, boxes included.
+
+    Raises WrongParameters, with the numbers, if there are none.
+    """
+    found = min(entry(scheme).candidates(demand), key=lambda p: (p.upload_bytes, p.lanes), default=None)
+    if found is None:
+        raise WrongParameters(
+            f"no parameters of scheme '{scheme}' hold sums up to {demand.value_bound} "
+            f"(2^{demand.value_bound.bit_length()}) of {demand.summands} updates with {demand.threshold} of "
+            f"{demand.holders} holders: take a coarser grid, fewer clients or fewer holders"
+        )
+    return found
+
+
 def params_from_dict(document: object) -> SumParams:
     """Return the parameters in `document`: what `to_dict` gives, parsed from anyone's bytes.
 
