@@ -1,4 +1,4 @@
-"""What stands in the cache for one version of the parameters: which chunk of which version holds which values."""
+"""The manifest of one version of the parameters: which chunk of which version holds which values."""
 
 import json
 import math
@@ -85,10 +85,7 @@ class ModelManifest:
 
     @staticmethod
     def from_bytes(data: object, version: int) -> "ModelManifest":
-        """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged.
-
-        Where the stack has no room to read it that is a `RecursionError`: it says nothing of the manifest.
-        """
+        """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged."""
         if not isinstance(data, bytes):
             raise PeerFault(Reason.MALFORMED, "it is not bytes")
         try:
@@ -105,7 +102,7 @@ class ModelManifest:
 
 
 def _array(row: Mapping[str, Any]) -> StoredArray:
-    """The frame's digest has vouched for the row, so it is as `to_bytes` wrote it."""
+    """The frame's digest was checked, so the row is as `to_bytes` wrote it."""
     name, shape = str(row["name"]), tuple(int(size) for size in row["shape"])
     stored = tuple(
         StoredChunk(place, int(version), bytes.fromhex(sha), bytes.fromhex(digest))
@@ -135,7 +132,7 @@ def dtype_of(array: Floats) -> Dtype:
 
 
 def plain_arrays(arrays: object) -> dict[str, Floats]:
-    """Views of these arrays by name, as plain ones. Raises `ValueError` for what is no parameters: see `write`."""
+    """Plain views of these arrays by name. Raises `ValueError` for what cannot be stored, as `write` says."""
     if not isinstance(arrays, Mapping) or not arrays:
         raise ValueError('parameters are arrays by name, one at least; write them as {"weights": array}')
     return {_plain_name(name): _plain_array(name, array) for name, array in arrays.items()}
@@ -148,9 +145,9 @@ def check_finite(name: str, values: NDArray[np.generic]) -> None:
 
 
 def json_metadata(metadata: object) -> Mapping[str, object]:
-    """`metadata` as a reader will get it. Raises `ValueError` where that is not what was given, tuples for lists apart.
+    """`metadata` as a reader will get them. Raises `ValueError` where they would change, except tuples to lists.
 
-    So nothing is stored that would not be read again: JSON takes keys that are no text, and makes text of them.
+    JSON turns keys that are not text into text, so two different dicts could be stored as the same.
     """
     if not isinstance(metadata, Mapping):
         raise ValueError(f"the metadata of parameters are a dict of JSON values, no {type(metadata).__name__}")

@@ -1,4 +1,4 @@
-"""What keeps a cache from passing a storm on: one load a key, misses remembered for a moment, lives of unequal length.
+"""Protection against load storms: one load of a key at a time, misses remembered for a moment, varied lives.
 
 Reads go straight to the cache below: `get` is its own bound method and costs nothing here.
 """
@@ -30,14 +30,14 @@ from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
 
 Loader: TypeAlias = Callable[[], Value | Missing]
-"""Makes a value, or says with `MISSING` that there is none."""
+"""Makes a value, or returns `MISSING` if there is none."""
 
 _SAME_LIFE: Final = 64
 """Values of one `set_many` that share a life: few enough to expire at once, enough to be stored in one go."""
 
 
 class StillLoading(StoreError):
-    """Somebody else loads this key and has not ended in time: nothing was loaded here."""
+    """Another caller is loading this key and has not finished in time: nothing was loaded here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class GuardSettings:
 
     `jitter`: the part of a ttl by which it may be longer or shorter. `negative_ttl`: seconds for which a loader's
     `MISSING` is remembered, 0 for not at all; `negative_entries`: how many such keys at most, the oldest go first.
-    `wait`: seconds that a caller waits for one load of somebody else.
+    `wait`: seconds that a caller waits for another caller's load.
     """
 
     jitter: float = 0.1
@@ -69,12 +69,12 @@ class GuardSettings:
 
 @dataclass(frozen=True, slots=True)
 class GuardCounts:
-    """What has happened since the guard was made; `remembered` is how many misses it remembers right now."""
+    """Counts since the guard was made; `remembered` is the number of misses that it remembers now."""
 
     loads: int
     load_errors: int
     shared: int
-    """Calls that took the outcome of somebody else's load."""
+    """Calls that took the outcome of another caller's load."""
     known_missing: int
     """Calls answered from a remembered miss."""
     overtaken: int
@@ -87,7 +87,7 @@ class GuardCounts:
 def jittered(ttl: float | None, jitter: float, drawn: float) -> float | None:
     """`ttl` times 1 - `jitter` (`drawn` = 0) to 1 + `jitter` (`drawn` = 1): above 0, and never longer than that.
 
-    None stays None; a ttl that means nothing stays as it is, for the cache to refuse.
+    None stays None; an invalid ttl stays as it is, for the cache to refuse.
     """
     if ttl is None:
         return None

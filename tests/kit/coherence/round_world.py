@@ -51,6 +51,7 @@ class MemoryFolder:
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = dict(files)
+        self.state = self
 
     def get(self, name: str) -> bytes | None:
         return self.files.get(name)
