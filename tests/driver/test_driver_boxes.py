@@ -138,7 +138,7 @@ def test_a_second_roster_is_refused_also_after_a_restart(opened):
 
 
 def test_after_the_opening_boxes_and_key_are_gone(opened):
-    room = opened.holder("holder-1")._room
+    room = opened.holder("holder-1")._boxes
     assert room.folder.state.get(f"boxes/{kit.TASK}") is None
     assert len(room.folder.state.get(f"box-key/{kit.TASK}")) == 8
     assert refusal(opened, "holder-1", last_asked(opened, "boxes", "holder-1")) == "bad-request"

@@ -147,7 +147,7 @@ def test_a_folder_that_trusts_anything_but_a_public_half_is_refused_without_show
             KeyFolder.open(folder.path)
         assert digits[:32] not in str(refused.value)
     file.unlink()
-    with pytest.raises(ConfigError, match=r"ask whoever enrols for enrolment\.pub"):
+    with pytest.raises(ConfigError, match=r"ask the enroller for enrolment\.pub"):
         KeyFolder.open(folder.path)
 
 

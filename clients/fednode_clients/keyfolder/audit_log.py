@@ -52,6 +52,10 @@ class AuditLog:
         """Every line. An incomplete last line was never acknowledged and does not count."""
         return self._read()[1]
 
+    def of(self, verb: str, task: str) -> list[dict[str, object]]:
+        """The lines that say "joined", "confirmed" or "opened" of `task`."""
+        return [entry for entry in self.entries() if entry.get(verb) == task]
+
     def settle(self) -> bytes:
         """Bring the head up to date and return the lines: no answer may rest on a line that the head does not cover.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fednode.errors import PeerFault
 from fednode.members import least_threshold
 from fednode.protocol.cohort import Member, Role
+from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import KeyParts, TaskCard, read_ask
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
@@ -20,10 +21,14 @@ Schemes = Callable[[str], SumScheme]
 """The secure sum of a name; raises `WrongParameters` for a name it does not know."""
 
 
+def topic(spec: RoundSpec) -> Topic:
+    """What every message about this round names."""
+    return Topic(spec.task, spec.round, spec.digest())
+
+
 @dataclass(frozen=True, slots=True)
 class KnownTask:
-    """A task whose cohort the enrolment key signed; `key` is the joint key that its holders made, None for boxed
-    schemes."""
+    """A task whose cohort the enrolment key signed. `key` is the holders' joint key, None for boxed schemes."""
 
     card: TaskCard
     me: Member
@@ -31,13 +36,13 @@ class KnownTask:
     key: JointKey | None = field(repr=False)
 
     def check(self, spec: RoundSpec) -> None:
-        """Return if the spec is of this task, cohort, joint key and sum. Raises `PeerFault`: "another-task"."""
+        """Return if the spec is of this task, cohort, joint key and sum. Raises `PeerFault` ANOTHER_TASK."""
         card = self.card
         named = (spec.task, spec.cohort_digest, spec.sum_params)
         if named != (card.task, card.cohort.digest(), card.sum_params):
-            raise PeerFault(Reason.ANOTHER_TASK, "the round is not of the task and cohort that I know")
+            raise PeerFault(Reason.ANOTHER_TASK, "the round is of another task, cohort or sum")
         if self.key is not None and spec.key_digest != self.key.digest():
-            raise PeerFault(Reason.ANOTHER_TASK, "the round is under another joint key than the one I know")
+            raise PeerFault(Reason.ANOTHER_TASK, "the round is under another joint key")
 
     def key_digest(self) -> bytes:
         """32 bytes that name the joint key; zeros where there is none."""
@@ -45,45 +50,40 @@ class KnownTask:
 
 
 def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tuple[TaskCard, Member]:
-    """The card, its cohort checked against the folder's own enrolment key, and this member in it.
+    """The card, checked against the folder's own enrolment key and the least threshold, and this member in it.
 
-    Raises `PeerFault`: what `TaskCard.from_parts` raises, "oversize", "retired", "unknown-cohort", or "not-enrolled" if
-    the cohort has other keys under this name.
+    Raises `PeerFault`: what `TaskCard.from_parts` raises, OVERSIZE, RETIRED, UNKNOWN_COHORT, NOT_ENROLLED if the cohort
+    has other keys under this name, ANOTHER_COMMITTEE, TOO_MANY, LOW_THRESHOLD.
     """
     folder.tasks.require_open(task)
     card = TaskCard.from_parts(task, parts)
-    if card.sum_params.payload_bytes > _LARGEST_PAYLOAD:
-        raise PeerFault(
-            Reason.OVERSIZE, f"updates of {card.sum_params.payload_bytes} bytes, {_LARGEST_PAYLOAD} are my most"
-        )
+    params = card.sum_params
+    if params.payload_bytes > _LARGEST_PAYLOAD:
+        raise PeerFault(Reason.OVERSIZE, f"updates of {params.payload_bytes} bytes, my maximum is {_LARGEST_PAYLOAD}")
     card.cohort.verified(folder.enrolment_key)
     me = card.cohort.member(folder.name)
     if me != folder.member(me.role, me.point):
         raise PeerFault(Reason.NOT_ENROLLED, f"the cohort has other keys for {folder.name} than mine")
-    if len(card.cohort.holders) != card.sum_params.holders:
+    if len(card.cohort.holders) != params.holders:
         raise PeerFault(Reason.ANOTHER_COMMITTEE, "the sum is for another number of holders than the cohort has")
     most = max(len(card.cohort.clients), len(card.cohort.holders))
-    if card.sum_params.summands > most:
-        # the field of the shares grows with it, and with the field what mixed answers would give away
-        raise PeerFault(
-            Reason.TOO_MANY, f"a sum of up to {card.sum_params.summands} updates, the cohort has {most} members"
-        )
-    least = least_threshold(card.sum_params.holders)
-    if card.sum_params.threshold < least:
-        raise PeerFault(
-            Reason.LOW_THRESHOLD, f"{card.sum_params.threshold} of {card.sum_params.holders} open, {least} are my least"
-        )
+    if params.summands > most:
+        # more summands mean a larger field of the shares, and mixed answers would reveal more
+        raise PeerFault(Reason.TOO_MANY, f"a sum of up to {params.summands} updates, the cohort has {most} members")
+    least = least_threshold(params.holders)
+    if params.threshold < least:
+        raise PeerFault(Reason.LOW_THRESHOLD, f"{params.threshold} of {params.holders} open, my minimum is {least}")
     return card, me
 
 
 def role_in(frame: bytes, name: str) -> Role:
-    """The role that a task gives to the member of this name; nothing of it is verified yet. Raises `PeerFault`."""
+    """The role that a task gives to this member, not verified yet. Raises `PeerFault`."""
     task, parts = read_ask("task", frame)
     return TaskCard.from_parts(task, parts).cohort.member(name).role
 
 
 def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:
-    """The secure sum that the card asks for. Raises `PeerFault("unknown-scheme")`."""
+    """The secure sum that the card asks for. Raises `PeerFault` UNKNOWN_SCHEME."""
     try:
         return schemes(card.sum_params.scheme)
     except WrongParameters as error:
@@ -93,11 +93,11 @@ def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:
 def verified_task(
     folder: KeyFolder, schemes: Schemes, task: str, parts: dict[str, bytes], most: int | None = None
 ) -> KnownTask:
-    """Check everything a task is said to be, recompute the joint key from the signed parts, and keep it.
+    """Check a task, recompute the joint key from the signed parts, and keep both.
 
-    `most`: how many open tasks the member has at most (None: this is one of them). Raises `PeerFault`, also "task-cap",
-    "bad-key-part" if a part is not the one its holder committed to, and "second-key" if the
-    task is known with another cohort or key already.
+    `most` is the member's limit of open tasks; None for a task taken before. Raises `PeerFault`: what `verified_card`
+    raises, TASK_CAP, BAD_KEY_PART for a part that its holder did not commit to, SECOND_KEY if the task is known with
+    another cohort or key.
     """
     card, me = verified_card(folder, task, parts)
     scheme = scheme_of(card, schemes)
@@ -128,7 +128,7 @@ def _joint_key(scheme: KeyedScheme, card: TaskCard, published: KeyParts) -> Join
 
 
 def recalled_task(folder: KeyFolder, schemes: Schemes, task: str) -> KnownTask:
-    """The task as it was kept. Raises `PeerFault("unknown-task")` if it never was."""
+    """The task as it was kept. Raises `PeerFault` UNKNOWN_TASK."""
     kept = folder.state.get(f"task/{task}")
     if kept is None:
         raise PeerFault(Reason.UNKNOWN_TASK, f"{task} was never given to {folder.name}")

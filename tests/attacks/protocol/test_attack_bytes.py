@@ -103,7 +103,7 @@ def test_a_real_update_of_ring_with_a_flip_is_found(tmp_path):
         with pytest.raises(PeerFault):
             envelope(redigested(flipped(frame, at, 4))).signed.verified(node.cohort.cohort)
     holder, update = node.cohort.cohort.member("holder-3"), node.updates["client-1"]
-    key, box = node.cohort.holder("holder-3")._room._current(node.spec), update.attached[box_name(3)]
+    key, box = node.cohort.holder("holder-3")._boxes._current(node.spec), update.attached[box_name(3)]
     for at in [0, 1, 32, 33, len(box) - 1, *range(40, len(box), 600)]:
         with pytest.raises(Tampered):
             open_box(key, flipped(box, at), box_context(node.spec.digest(), "client-1", holder))

@@ -217,7 +217,7 @@ def test_exchanged_boxes_are_refused_and_name_no_client(node):
 
 def test_a_box_opens_for_its_round_client_holder_and_point_only(node):
     holder, update = node.cohort.cohort.member("holder-1"), node.updates["client-1"]
-    key = node.cohort.holder("holder-1")._room._current(node.spec)
+    key = node.cohort.holder("holder-1")._boxes._current(node.spec)
     box, spec = update.attached["box-1"], node.spec.digest()
     share = open_box(key, box, box_context(spec, "client-1", holder))
     assert from_bytes(share, ring_context(node.spec.sum_params).shares).shape == (1, 4096)
@@ -232,7 +232,7 @@ def test_a_box_opens_for_its_round_client_holder_and_point_only(node):
         with pytest.raises(Tampered):
             open_box(key, box, context)
     with pytest.raises(Tampered):
-        open_box(node.cohort.holder("holder-2")._room._current(node.spec), box, box_context(spec, "client-1", holder))
+        open_box(node.cohort.holder("holder-2")._boxes._current(node.spec), box, box_context(spec, "client-1", holder))
 
 
 def test_a_thief_gains_nothing_with_the_whole_envelope(node):

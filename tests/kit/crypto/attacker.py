@@ -109,7 +109,7 @@ class LyingNode:
     def corrupt_answer(self, holder: str, names: Collection[str]) -> bytes:
         """What a holder that works for the node says: anything, and it records nothing."""
         insider = self.cohort.holder(holder)
-        return insider._room.answer(insider._task(TASK), self.spec, names)
+        return insider._boxes.answer(insider._task(TASK), self.spec, names)
 
     def sum_of(self, names: Collection[str]) -> SealedSum:
         total = self.cohort.scheme.zero(self.spec.sum_params)

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 from fednode.protocol.model import Basis
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.client.client import Client
+from fednode_clients.client.client import Client, _JoinedRound
 
 
 def judge(client: Client, spec: RoundSpec, parts: Mapping[str, bytes] | None = None) -> bytes | None:
     """What was sealed for this very spec before, or None if it may be joined with the model that it names."""
-    client._willing(spec)
-    return client._agree(spec, parts or {}, Basis(spec.model_version, spec.model_digest))
+    _, keys = client._check(spec, parts or {})
+    earlier = client._earlier(spec)
+    if earlier is None:
+        client._joined = {spec.digest(): _JoinedRound(keys, Basis(spec.model_version, spec.model_digest))}
+    return earlier
