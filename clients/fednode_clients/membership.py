@@ -1,4 +1,4 @@
-"""Which member this process speaks for: found once from its configuration, kept for the life of the process."""
+"""Which member this process is: found from its configuration, kept for the life of the process."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from fednode.reasons import Reason
 from fednode_clients.client.client import Client, refusal
 from fednode_clients.holder.holder import Holder
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.keyfolder.tasks import Schemes, role_in
+from fednode_clients.keyfolder.tasks import Schemes, role_in, topic
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng, SystemRng, scheme
 
@@ -29,7 +29,7 @@ SET_KEY_ROOT: Final = "set key-root to a folder of your own"
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What a node's and a run's configuration say about where and who this is."""
+    """A SuperNode's own configuration and its run's."""
 
     run_id: int
     node: Config
@@ -46,18 +46,18 @@ class NodeContext:
 
 
 def member_name(place: NodeContext) -> str:
-    """The first `clients` partitions are clients, the next `holders` are the key holders."""
+    """The member's name in a simulation: the first `clients` partitions are clients, the next `holders` holders."""
     clients, holders = int(str(place.run.get("clients", 0))), int(str(place.run.get("holders", 0)))
     number = place.partition()
     if not 0 <= number < clients + holders:
         raise ConfigError(
-            f"node {number} has no part among {clients} clients and {holders} holders; start {clients + holders} nodes"
+            f"partition-id is {number}, with {clients} clients and {holders} holders; start {clients + holders} nodes"
         )
     return (member_names("client", clients) + member_names("holder", holders))[number]
 
 
 def key_folder(place: NodeContext) -> Path:
-    """`key-folder` of the node's own configuration; in a simulation, the member's folder under the run's key root."""
+    """The member's key folder: `key-folder` of its node's configuration; in a simulation, under the run's key root."""
     own = place.node.get("key-folder")
     if own:
         return Path(str(own))
@@ -68,22 +68,22 @@ def key_folder(place: NodeContext) -> Path:
 
 
 def key_root(run_id: int, run: Config) -> Path:
-    """Where a simulation on one machine keeps the keys of its members: a private folder of this user and this run."""
+    """The folder with the keys of a simulation's members: private to this user and this run."""
     shared = shared_root(run)
     return Path(str(run["key-root"])) if shared is None else shared / str(run_id)
 
 
 def shared_root(run: Config) -> Path | None:
-    """The folder of this user's runs that name no `key-root`; None where this run names one.
+    """The folder of this user's runs without `key-root`; None if this run has one.
 
-    Anybody can foresee its name: `require_private` it before anything in it is believed.
+    Others can guess its name: call `require_private` before trusting anything in it.
     """
     return None if run.get("key-root") else Path(tempfile.gettempdir()) / f"fednode-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """What a member is made of; tests put other schemes and another Rng here, nothing else can."""
+    """What a member is made of. Only tests use other schemes or another `Rng`."""
 
     schemes: Schemes = scheme
     rng: Callable[[], Rng] = SystemRng
@@ -92,23 +92,20 @@ class MemberParts:
 
 
 def topic_of(frame: bytes) -> Topic:
-    """What a request is about, so that a refusal of it can be told from others; "unreadable" if nobody can say."""
+    """The task, round and spec of a request, for its refusal; task "unreadable" if it cannot be parsed."""
     try:
         kind = frame_kind(frame)
         if kind in ("round", "boxes", "confirm", "open", "key-check"):
             spec, _ = read_spec(kind, frame)
-            return Topic(spec.task, spec.round, spec.digest())
+            return topic(spec)
         return Topic(read_ask(kind, frame)[0])
     except (PeerFault, MemoryError):
         return Topic("unreadable")
 
 
 def storage_fault(error: StoreError) -> PeerFault:
-    """A member's own trouble with its disk as the reason of a refusal: "member-storage".
-
-    The detail is the operating system's reason; where the keys lie stays in the member's log.
-    """
-    log.warning("refused, since this member cannot keep what it must: %s", error)
+    """A fault of the member's disk as a refusal, MEMBER_STORAGE: with the operating system's reason, without paths."""
+    log.warning("refused, because this member's disk failed: %s", error)
     cause = error.__cause__
     reason = cause.strerror if isinstance(cause, OSError) else None
     return PeerFault(
@@ -118,17 +115,17 @@ def storage_fault(error: StoreError) -> PeerFault:
 
 
 def fault_of(error: PeerFault | StoreError | MemoryError) -> PeerFault:
-    """Why a member refuses, as it may be told: the fault itself, "member-storage" or "member-memory"."""
+    """The refusal for this error: the fault itself, MEMBER_STORAGE or MEMBER_MEMORY."""
     if isinstance(error, PeerFault):
         return error
     if isinstance(error, StoreError):
         return storage_fault(error)
-    log.warning("refused, since this member has not the memory for what was asked")
-    return PeerFault(Reason.MEMBER_MEMORY, "the member has not the memory for what was asked")
+    log.warning("refused, because this member is out of memory")
+    return PeerFault(Reason.MEMBER_MEMORY, "the member does not have the memory for this")
 
 
 class Members:
-    """The members that this process speaks for, each opened once: one in a deployment, several in a simulation."""
+    """The members of this process, each opened once: one in a deployment, several in a simulation."""
 
     def __init__(self, parts: MemberParts) -> None:
         self._parts = parts
@@ -139,22 +136,25 @@ class Members:
         """This node as a client. Raises `ConfigError` if it has no key folder."""
         path = self._parts.folder(place)
         if path not in self._clients:
-            parts = self._parts
-            self._clients[path] = Client(KeyFolder.open(path), self._limits(place), parts.schemes, parts.rng())
+            self._clients[path] = Client(*self._opened(path, place))
         return self._clients[path]
 
     def holder(self, place: NodeContext) -> Holder:
         """This node as a holder. Raises `ConfigError` if it has no key folder."""
         path = self._parts.folder(place)
         if path not in self._holders:
-            parts = self._parts
-            self._holders[path] = Holder(KeyFolder.open(path), self._limits(place), parts.schemes, parts.rng())
+            self._holders[path] = Holder(*self._opened(path, place))
         return self._holders[path]
 
-    def query(self, place: NodeContext, frame: bytes, kind: str) -> bytes:
-        """The answer to a query, or a signed refusal with its reason; never an exception for what a peer did.
+    def _opened(self, path: Path, place: NodeContext) -> tuple[KeyFolder, MemberLimits, Schemes, Rng]:
+        # a simulated member's keys are the run's, and so are its limits
+        simulated = self._parts.folder is key_folder and not place.node.get("key-folder")
+        limits = self._parts.limits.configured(place.node, place.run, simulated=simulated)
+        return KeyFolder.open(path), limits, self._parts.schemes, self._parts.rng()
 
-        What the member's own disk or memory does not take is refused too, as "member-storage" or "member-memory".
+    def query(self, place: NodeContext, frame: bytes, kind: str) -> bytes:
+        """The answer to a query, or a signed refusal, also for a fault of this member's own disk or memory.
+
         Raises `ConfigError` if there is no key folder to sign with.
         """
         folder = KeyFolder.open(self._parts.folder(place))
@@ -166,10 +166,5 @@ class Members:
             return self.holder(place).handle(frame).to_bytes()
         except (PeerFault, StoreError, MemoryError) as error:
             fault = fault_of(error)
-        # past the except clause: what the error held on to is free again
+        # outside the except clause, so that the memory that the error's traceback holds is free
         return refusal(folder, topic_of(frame), fault)
-
-    def _limits(self, place: NodeContext) -> MemberLimits:
-        # a simulated member's keys are the run's, and so are its limits
-        simulated = self._parts.folder is key_folder and not place.node.get("key-folder")
-        return self._parts.limits.configured(place.node, place.run, simulated=simulated)

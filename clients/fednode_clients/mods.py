@@ -13,9 +13,9 @@
         answer = Members(MemberParts()).query(node_context(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 
-In queries a member says who it is and takes the task; a key holder does all its work there. The wrapped function sees
-the trained arrays under "arrays", those that are not trained under "frozen", and the clip of the round; what it returns
-never leaves as it is. Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
+In queries a member says who it is and takes the task; a key holder does all its work there. The training function sees
+the trained arrays under "arrays", the others under "frozen", and the clip of the round; what it returns never leaves as
+it is. Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
 import errno
@@ -45,15 +45,15 @@ Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
 _SUM, _TERMS = "gradient-sum", "terms"
 _MACHINES: tuple[type[Exception], ...] = (OSError, MemoryError, ImportError, StoreError, ConfigError)
-"""Errors of the machine that a member runs on: that there was one may be told, whatever the data are."""
+"""Errors of the member's machine: a refusal may name them, since they do not depend on the data."""
 
-_TO_TELL = frozenset({Reason.MALFORMED, Reason.WRONG_SHAPE})
-"""Reasons of a training function that does not know the model it was given."""
+_MODEL_FAULTS = frozenset({Reason.MALFORMED, Reason.WRONG_SHAPE})
+"""Reasons of a training function that does not take the model it was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    """What the wrapped function returned, read back."""
+    """What the training function returned."""
 
     vector: NDArray[np.float64] = field(repr=False)
     clip: float
@@ -66,8 +66,10 @@ def privacy_mods(parts: MemberParts | None = None) -> list[Mod]:
 
 
 def limits_mod(members: Members) -> Mod:
-    """A mod that answers a round this member does not join with a signed refusal, and a repeated one with the same
-    bytes. What its own disk or memory does not take is refused too, as "member-storage" or "member-memory"."""
+    """A mod that refuses rounds outside the member's limits, with a signature, and repeats what it sealed before.
+
+    Faults of the member's disk or memory are refusals too: MEMBER_STORAGE, MEMBER_MEMORY.
+    """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         client, frame = members.client(node_context(context)), b""
@@ -80,7 +82,7 @@ def limits_mod(members: Members) -> Mod:
             return _refused(message, client.folder, frame, fault_of(error))
         if isinstance(joined, bytes):
             return Message(to_content(joined), reply_to=message)
-        _show(message, joined)
+        _put_model(message, joined)
         message.content[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
         return call_next(message, context)
 
@@ -88,7 +90,7 @@ def limits_mod(members: Members) -> Mod:
 
 
 def query_frame(message: Message) -> bytes:
-    """The frame of a query; b"" where there is none to be read, which `Members.query` refuses with a signature."""
+    """The frame of a query; b"" if there is none, which `Members.query` refuses."""
     try:
         return _frame(message)
     except PeerFault:
@@ -96,19 +98,19 @@ def query_frame(message: Message) -> bytes:
 
 
 def _frame(message: Message) -> bytes:
-    """The frame in a message. Raises `PeerFault("malformed")`, also for a message that is a carrier's error."""
+    """The frame in a message. Raises `PeerFault` MALFORMED, also for an error message of the transport."""
     if not message.has_content():
         raise PeerFault(Reason.MALFORMED, "the message has no content")
     return frame_of(message.content)
 
 
 def _refused(message: Message, folder: KeyFolder, frame: bytes, fault: PeerFault) -> Message:
-    """A signed refusal of whatever this frame is about."""
+    """A signed refusal of this frame."""
     return Message(to_content(refusal(folder, topic_of(frame), fault)), reply_to=message)
 
 
-def _show(message: Message, copy: ModelCopy) -> None:
-    """Put the whole model where the wrapped function looks for it, in place of what travelled."""
+def _put_model(message: Message, copy: ModelCopy) -> None:
+    """Replace the chunks that travelled by the whole model."""
     message.content.pop(CHUNKS, None)
     message.content[ARRAYS] = to_arrays(copy.trained)
     if copy.frozen:
@@ -116,9 +118,9 @@ def _show(message: Message, copy: ModelCopy) -> None:
 
 
 def sealing_mod(members: Members) -> Mod:
-    """A mod that turns a clipped sum into a sealed update; anything else becomes a refusal, and never travels.
+    """A mod that seals the clipped sum that training returns; anything else becomes a refusal.
 
-    What a refusal says of training is chosen from fixed words: an error's own may hold what is being trained on.
+    A refusal describes training in fixed words only: an error's own text may hold training data.
     """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
@@ -137,7 +139,7 @@ def sealing_mod(members: Members) -> Mod:
             reply = call_next(message, context)
         except Exception as error:
             log.exception("training failed")
-            return _refused(message, client.folder, frame, _told(error))
+            return _refused(message, client.folder, frame, _training_fault(error))
         try:
             update = client.answer(spec, read_sum(reply, layout))
         except (PeerFault, StoreError, MemoryError) as error:
@@ -151,23 +153,23 @@ def sealing_mod(members: Members) -> Mod:
     return mod
 
 
-def _told(error: Exception) -> PeerFault:
-    """What may be told of an error in training: that of the machine by its kind, one of the operating system by its
-    number too, in the system's words, if it is one of the system's; of any other, that there was one."""
-    if isinstance(error, PeerFault) and error.reason in _TO_TELL:
+def _training_fault(error: Exception) -> PeerFault:
+    """An error in training as a refusal: the kind of a machine's error, an operating system's error by its number and
+    the system's own text; of any other error only that there was one."""
+    if isinstance(error, PeerFault) and error.reason in _MODEL_FAULTS:
         return PeerFault(error.reason, "the training function does not take this model; see this member's log")
     kind = next((kind.__name__ for kind in _MACHINES if isinstance(error, kind)), None)
     if kind is None:
         return PeerFault(Reason.TRAINING_FAILED, "the training function raised an error; see this member's log")
     number: object = error.errno if isinstance(error, OSError) else None
-    # whoever raises the error chooses its number: one that no system has may be anything, of any type
+    # the training function may put anything into `errno`: use known numbers only
     if type(number) is int and number in errno.errorcode:
         kind = f"{kind}: {os.strerror(number)}"
     return PeerFault(Reason.TRAINING_FAILED, kind)
 
 
 def clip_of(message: Message) -> float:
-    """The L2 bound that each record of this round is clipped to. Raises `PeerFault` where `limits_mod` did not run."""
+    """The L2 bound that each record of this round is clipped to. Raises `PeerFault` if `limits_mod` did not run."""
     terms = message.content.get(_TERMS)
     if not isinstance(terms, ConfigRecord):
         raise PeerFault(Reason.MALFORMED, "no terms in this message; put privacy_mods() on the train function")
@@ -175,7 +177,7 @@ def clip_of(message: Message) -> float:
 
 
 def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -> RecordDict:
-    """What a training function returns: the clipped sum in the shapes of `arrays`, the model it was given."""
+    """The reply of a training function: the clipped sum in the shapes of `arrays`, the model it was given."""
     layout = Layout.of(arrays)
     ends = np.cumsum([int(np.prod(shape, dtype=np.int64)) for shape in layout.shapes])[:-1]
     pieces = {
@@ -188,8 +190,8 @@ def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -
 def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     """The clipped sum in a training function's reply.
 
-    Raises `PeerFault`: "bad-update", "malformed" or "wrong-shape", in words that do not depend on what was returned;
-    `ValueError` for an array or a clip that is not of floats. How many records there were is not read.
+    Raises `PeerFault`: BAD_UPDATE, MALFORMED or WRONG_SHAPE, in words that do not depend on the data; `ValueError` for
+    an array or a clip that is not of floats. The number of records is not read.
     """
     if not isinstance(reply, Message) or not reply.has_content():
         raise PeerFault(Reason.BAD_UPDATE, "the training function ended with an error")

@@ -267,7 +267,7 @@ class Killed(BaseException):
 def dying(monkeypatch, place):
     def conduct(cohort, name, request):
         with monkeypatch.context() as last, pytest.raises(Killed):
-            last.setattr(f"fednode_clients.holder.box_store.{place}", failing(Killed()))
+            last.setattr(f"fednode_clients.{place}", failing(Killed()))
             cohort.speak(name, request)
         cohort.restart(name)
         assert secrets_of(cohort, name)[1] > 0
@@ -276,7 +276,14 @@ def dying(monkeypatch, place):
     return conduct
 
 
-@pytest.mark.parametrize("place", ["BoxStore.close", "KeyFolder.shorten", "KeyFolder.drop"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "holder.box_store.BoxStore.close",
+        "keyfolder.state_files.StateFiles.shorten",
+        "keyfolder.state_files.StateFiles.drop",
+    ],
+)
 def test_a_holder_that_dies_before_its_key_is_destroyed_destroys_it_when_asked_again(cohort, monkeypatch, place):
     driver = cohort.begun()
     cohort.tell("holder-1", dying(monkeypatch, place), "open")

@@ -134,7 +134,7 @@ def lost(cohort, name):
     """The process ends, and its key folder is restored from before the copy."""
     folder = cohort.folder(name)
     for entry in ("copy", *(f"copy/{chunk.id}" for chunk in cohort.task().outline.chunks())):
-        folder.drop(entry)
+        folder.state.drop(entry)
     cohort.restart(name)
 
 

@@ -15,7 +15,8 @@ from fednode.driver.round_log import RoundLog
 from fednode.errors import PeerFault, StoreError, TooFewHolders
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind
-from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.audit_log import AuditLog
+from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.membership import topic_of
 
 BFV, RING = Size(clients=5), Size(clients=5, holders=5, threshold=4, dimension=50, scheme="ring")
@@ -26,17 +27,16 @@ FULL = "refused: member-storage (the member's disk or key folder failed: No spac
 def fill(monkeypatch):
     """Fills the disks of some members: what they read is there, what they write is not taken."""
     full: set[str] = set()
-    for verb in ("put", "record"):
-        honest = getattr(KeyFolder, verb)
+    for part, verb in ((StateFiles, "put"), (AuditLog, "append")):
+        honest = getattr(part, verb)
 
-        def write(folder, *what, honest=honest):
-            if folder.name in full:
-                raise StoreError(f"could not write in {folder.path}") from OSError(
-                    errno.ENOSPC, "No space left on device"
-                )
-            honest(folder, *what)
+        def write(files, *what, honest=honest):
+            path = files.folder if isinstance(files, AuditLog) else files.folder.parent
+            if path.name in full:
+                raise StoreError(f"could not write in {path}") from OSError(errno.ENOSPC, "No space left on device")
+            honest(files, *what)
 
-        monkeypatch.setattr(KeyFolder, verb, write)
+        monkeypatch.setattr(part, verb, write)
     return full.update
 
 

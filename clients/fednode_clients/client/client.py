@@ -60,16 +60,20 @@ class Client:
         `MemberLimits.check`, `BoxKeys.verified`, `KnownTask.check` and `ModelCopyStore.take` raise, SECOND_SPEC if this
         round was joined under another spec, ROUND_CAP, PAST_ROUND, NOT_A_CLIENT.
         """
-        known, keys = self._check(spec, parts)
-        earlier = self._earlier(spec)
-        if earlier is not None:
-            # it is sent again, whether the model is still here or not
-            return earlier
+        known = self._check(spec)
+        # an update is sent again, whether the model is still here or not
+        if (sealed := self._sealed_before(spec)) is not None:
+            self._box_keys(known, spec, parts)
+            return sealed
         copy = self._models.take(known.card, spec, parts, chunks)
+        keys = self._box_keys(known, spec, parts)
+        # another process of this client may have sealed it meanwhile
+        if (sealed := self._earlier(spec)) is not None:
+            return sealed
         self._joined = {spec.digest(): _JoinedRound(keys, copy.basis)}
         return copy
 
-    def _check(self, spec: RoundSpec, parts: Mapping[str, bytes]) -> tuple[KnownTask, HolderKeys]:
+    def _check(self, spec: RoundSpec) -> KnownTask:
         known, _ = self._task(spec.task)
         known.check(spec)
         self._limits.check(spec, len(known.card.cohort.clients))
@@ -77,7 +81,7 @@ class Client:
             raise PeerFault(Reason.NOT_A_CLIENT, f"{self.folder.name} sends no updates in round {spec.round}")
         # a client whose record is lost does not even repeat an update
         self.folder.audit_log.entries()
-        return known, self._box_keys(known, spec, parts)
+        return known
 
     def _box_keys(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes]) -> HolderKeys:
         """The holders' keys, signed for this round and named by the spec; none for schemes without boxes."""
@@ -91,11 +95,15 @@ class Client:
             raise PeerFault(Reason.BAD_BOX_KEY, f"{len(verified)} holders' keys, {spec.sum_params.threshold} open")
         return verified
 
-    def _earlier(self, spec: RoundSpec) -> bytes | None:
-        """The update that was sealed for this spec, or None if the round may be joined."""
+    def _sealed_before(self, spec: RoundSpec) -> bytes | None:
         sealed = self.folder.state.get(f"sealed/{spec.task}")
-        if sealed is not None and sealed[:32] == spec.digest():
-            return sealed[32:]
+        return sealed[32:] if sealed is not None and sealed[:32] == spec.digest() else None
+
+    def _earlier(self, spec: RoundSpec) -> bytes | None:
+        """The update that was sealed for this spec, or None if the round may be joined. Raises `PeerFault`."""
+        if (again := self._sealed_before(spec)) is not None:
+            return again
+        sealed = self.folder.state.get(f"sealed/{spec.task}")
         joined = self.folder.audit_log.of("joined", spec.task)
         if sealed is not None and sealed[:32].hex() not in [entry.get("spec") for entry in joined]:
             raise damaged(self.folder.path, "the record does not hold what was sealed")

@@ -36,7 +36,7 @@ class AuditLog:
     """
 
     def __init__(self, folder: Path, state: StateFiles) -> None:
-        self._folder, self._state = folder, state
+        self.folder, self._state = folder, state
 
     def append(self, entry: Mapping[str, object]) -> None:
         """Append one line, then update the head.
@@ -45,7 +45,7 @@ class AuditLog:
         """
         lines = self.settle()
         line = canonical(entry)
-        append_line(self._folder / RECORD_FILE, line)
+        append_line(self.folder / RECORD_FILE, line)
         self._state.put(RECORD_HEAD, head_of(lines + line + b"\n"))
 
     def entries(self) -> list[dict[str, object]]:
@@ -80,22 +80,22 @@ class AuditLog:
         behind = lags(head, lines)
         if behind is None:
             why = ", as after a version of fednode that kept no head of it" if head is None else ""
-            raise damaged(self._folder, f"{RECORD_FILE} and state/ do not fit together{why}")
+            raise damaged(self.folder, f"{RECORD_FILE} and state/ do not fit together{why}")
         try:
             entries = [json.loads(line) for line in lines.split(b"\n")[:-1]]
         except ValueError:
             entries = [None]
         if not all(isinstance(entry, dict) for entry in entries):
-            raise damaged(self._folder, f"{RECORD_FILE} is damaged")
+            raise damaged(self.folder, f"{RECORD_FILE} is damaged")
         return lines, entries, behind
 
     def _bytes(self) -> bytes:
         try:
-            return (self._folder / RECORD_FILE).read_bytes()
+            return (self.folder / RECORD_FILE).read_bytes()
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise StoreError(f"could not read {self._folder / RECORD_FILE}: {error.strerror}") from error
+            raise StoreError(f"could not read {self.folder / RECORD_FILE}: {error.strerror}") from error
 
 
 def head_of(lines: bytes) -> bytes:

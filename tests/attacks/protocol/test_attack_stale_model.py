@@ -177,7 +177,7 @@ def left_alone(cohort, monkeypatch):
     with pytest.raises(Enough):
         driver.run_round(6)
     spec, parts = read_spec("round", sent[VICTIM].frame)
-    held = cohort.client(VICTIM)._copies._held(TASK)
+    held = cohort.client(VICTIM)._models._held(TASK)
     assert held.round == 1 and spec.model_version - held.basis.version == 5
     parts |= opening_parts({cohort.cohort.member(one.head.sender).point: one for one in opened})
     lie = spec_frame("round", replace(spec, model_version=held.basis.version + 1), parts)

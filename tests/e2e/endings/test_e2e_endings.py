@@ -31,7 +31,8 @@ from fednode.privacy.journal import Journal
 from fednode.server import GridChannel
 from fednode.settings import to_run_config
 from fednode_clients.app import build_app
-from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.audit_log import AuditLog
+from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.membership import MemberParts
 from fednode_study import study
 
@@ -67,20 +68,21 @@ FULL = "refused: member-storage (the member's disk or key folder failed: No spac
 @pytest.mark.parametrize(
     ("role", "verb", "kind", "outcome", "words"),
     [
-        ("client", "record", TooFewSurvivors, "too-few-survivors", "0 of 4 updates arrived and 3 are the least that"),
+        ("client", "append", TooFewSurvivors, "too-few-survivors", "0 of 4 updates arrived and 3 are the least that"),
         ("client", "put", TooFewSurvivors, "too-few-survivors", f"; 4 did not take the task: {FULL}"),
-        ("holder", "record", TooFewHolders, "too-few-holders", f"holder-1: {FULL}; holder-2: {FULL}"),
+        ("holder", "append", TooFewHolders, "too-few-holders", f"holder-1: {FULL}; holder-2: {FULL}"),
     ],
 )
 def test_the_last_sentence_names_full_disks(tmp_path, monkeypatch, role, verb, kind, outcome, words):
-    honest = getattr(KeyFolder, verb)
+    part = AuditLog if verb == "append" else StateFiles
+    honest = getattr(part, verb)
 
-    def write(folder, *what):
-        if folder.name.startswith(role):
+    def write(files, *what):
+        if f"/{role}-" in str(files.folder):
             raise StoreError("could not write the key folder") from OSError(28, "No space left on device")
-        honest(folder, *what)
+        honest(files, *what)
 
-    monkeypatch.setattr(KeyFolder, verb, write)
+    monkeypatch.setattr(part, verb, write)
     result = small_run(tmp_path, PLAIN)
     check_ended(result, kind, outcome, 0)
     assert words in str(result.error) and FULL in str(result.error)
