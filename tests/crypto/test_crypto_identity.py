@@ -1,10 +1,6 @@
 import copy
 import hashlib
-import os
 import pickle
-import shutil
-import subprocess
-import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -67,44 +63,6 @@ def test_every_secret_comes_from_the_kernel_at_once(monkeypatch: pytest.MonkeyPa
     recipient = BoxKey.generate()
     assert recipient.private_bytes() == drawn[1]
     assert seal_box(recipient.public, b"", b"")[1:33] == BoxKey.from_private_bytes(drawn[2]).public.raw
-
-
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
-FORKING = """
-import ctypes, os
-from fednode_crypto.identity import BoxKey, SigningKey, seal_box
-from fednode_crypto.system_rng import SystemRng
-rng, receiver = SystemRng(), BoxKey.generate().public
-keys = SigningKey, BoxKey
-draw = lambda: [rng.bytes(32), *(key.generate().private_bytes() for key in keys), seal_box(receiver, b"", b"")]
-draw()
-assert ctypes.CDLL(None).unshare(0x20000000) == 0
-reader, writer = os.pipe()
-child = os.fork()
-os.write(writer, b"".join([b"%032d" % os.getpid(), *draw()]))
-if child == 0:
-    os._exit(0)
-os.waitpid(child, 0)
-os.close(writer)
-print(os.fdopen(reader, "rb").read().hex())
-"""
-
-
-def test_a_real_child_with_number_1_of_a_parent_with_number_1_draws_other_secrets() -> None:
-    if shutil.which("unshare") is None or subprocess.run([*NAMESPACE, "true"], check=False).returncode:
-        pytest.skip("this machine lets nobody make a pid namespace")
-    told = subprocess.run(
-        [*NAMESPACE, sys.executable, "-c", FORKING],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    data = bytes.fromhex(told)
-    one, other = data[: len(data) // 2], data[len(data) // 2 :]
-    assert one[:32] == other[:32] == b"%032d" % 1
-    for at in range(32, len(one) - 32, 32):
-        assert one[at : at + 32] != other[at : at + 32]
 
 
 @pytest.mark.parametrize("domain", [b"", b"a\x00b", b"\x00"])

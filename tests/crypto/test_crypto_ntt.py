@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kit.crypto.insecure import FakeWords, InsecureRng
 
 from fednode_crypto.hazmat import bits
-from fednode_crypto.hazmat.modular import is_prime, largest_primes, minimal_root, seal_primes
+from fednode_crypto.hazmat.modular import is_prime, largest_primes, seal_primes
 from fednode_crypto.hazmat.moduli import moduli
 from fednode_crypto.hazmat.ntt import Ring, ring
 from fednode_crypto.hazmat.uniform import public_polynomial, ternary, uniform_rows
@@ -39,20 +39,6 @@ def test_product_is_the_schoolbook_one(degree: int, bits: tuple[int, ...]) -> No
     r.multiply(a, b)
     r.inverse(a)
     assert a.tolist() == expected
-
-
-def test_transform_is_evaluation_at_odd_powers_of_the_minimal_root() -> None:
-    r = small_ring(8, (40,))
-    (p,) = r.primes
-    root = minimal_root(p, 8)
-    a = uniform_rows(r.primes, (8,), InsecureRng(3))
-    values = a.copy()
-    r.forward(values)
-    order = [0, 4, 2, 6, 1, 5, 3, 7]
-    assert values[0].tolist() == [
-        sum(c * pow(root, (2 * i + 1) * e, p) for e, c in enumerate(a[0].tolist())) % p for i in order
-    ]
-    assert root == min(pow(root, e, p) for e in range(1, 16, 2))
 
 
 def test_extreme_residues_survive() -> None:

@@ -1,5 +1,4 @@
 import copy
-import multiprocessing
 import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -55,20 +54,6 @@ def test_a_new_key_is_taken_before_the_old_one_is_used_up(monkeypatch: pytest.Mo
     assert len(np.unique(words)) == len(words)
 
 
-def test_a_fork_does_not_repeat_its_parent() -> None:
-    rng = SystemRng()
-    rng.words(1)
-    reader, writer = os.pipe()
-    child = multiprocessing.get_context("fork").Process(target=lambda: os.write(writer, rng.bytes(32)))
-    child.start()
-    theirs = os.read(reader, 32)
-    child.join()
-    os.close(reader)
-    os.close(writer)
-    assert len(theirs) == 32
-    assert theirs != rng.bytes(32)
-
-
 def in_child(draw) -> bytes:
     """What `draw` gives in a process that was really forked from this one."""
     reader, writer = os.pipe()
@@ -106,19 +91,6 @@ def test_a_child_with_its_parents_process_number_does_not_repeat_it(monkeypatch:
     drawn = [*first, *second, *third, *pieces(draw()), *pieces(draw())]
     assert {len(one) for one in drawn} == {32} and len(drawn) == 3 + 3 + 6 + 6
     assert len(set(drawn)) == len(drawn)
-
-
-def test_threads_of_a_child_with_its_parents_process_number_do_not_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.getpid", lambda: 1)
-    rng = SystemRng()
-    rng.bytes(32)
-
-    def draw() -> bytes:
-        with ThreadPoolExecutor(4) as pool:
-            return b"".join(pool.map(rng.bytes, [32] * 16))
-
-    drawn = pieces(in_child(draw)) + pieces(draw())
-    assert len(set(drawn)) == len(drawn) == 32
 
 
 def test_a_fork_that_python_does_not_see_is_told_by_the_process_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,27 +50,33 @@ class SchemeContract:
     params: SumParams
 
     @pytest.fixture(scope="class")
-    def all_of_them(self) -> Committee:
-        return committee(self.scheme, self.params)
+    @classmethod
+    def all_of_them(cls) -> Committee:
+        return committee(cls.scheme, cls.params)
 
     @pytest.fixture(scope="class")
-    def updates(self) -> list[NDArray[np.int64]]:
-        return updates_for(self.params, 3, seed=5)
+    @classmethod
+    def updates(cls) -> list[NDArray[np.int64]]:
+        return updates_for(cls.params, 3, seed=5)
 
     @pytest.fixture(scope="class")
-    def sealings(self, all_of_them: Committee, updates: list[NDArray[np.int64]]) -> list[Sealing]:
+    @classmethod
+    def sealings(cls, all_of_them: Committee, updates: list[NDArray[np.int64]]) -> list[Sealing]:
         return all_of_them.sealed(updates)
 
     @pytest.fixture(scope="class")
-    def total(self, all_of_them: Committee, sealings: list[Sealing]) -> SealedSum:
+    @classmethod
+    def total(cls, all_of_them: Committee, sealings: list[Sealing]) -> SealedSum:
         return all_of_them.summed(sealings)
 
     @pytest.fixture(scope="class")
-    def answers(self, all_of_them: Committee, total: SealedSum, sealings: list[Sealing]) -> dict[int, bytes]:
+    @classmethod
+    def answers(cls, all_of_them: Committee, total: SealedSum, sealings: list[Sealing]) -> dict[int, bytes]:
         return all_of_them.answers(total, sealings)
 
     @pytest.fixture(scope="class")
-    def other_answers(self, all_of_them: Committee, sealings: list[Sealing]) -> dict[int, bytes]:
+    @classmethod
+    def other_answers(cls, all_of_them: Committee, sealings: list[Sealing]) -> dict[int, bytes]:
         """Answers that open the sum of the first two."""
         return all_of_them.answers(all_of_them.summed(sealings[:2]), sealings[:2])
 
@@ -253,8 +259,9 @@ class KeyedContract(SchemeContract):
     scheme: KeyedScheme
 
     @pytest.fixture(scope="class")
-    def all_of_them(self) -> KeyedCommittee:
-        return keyed(self.scheme, self.params)
+    @classmethod
+    def all_of_them(cls) -> KeyedCommittee:
+        return keyed(cls.scheme, cls.params)
 
     def test_sealer_needs_a_key(self) -> None:
         assert self.scheme.boxed is False
