@@ -9,6 +9,8 @@ from fednode.protocol.headroom import update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 
+_RENAMED = {"min-survivors": "floor-survivors", "z-min": "min-noise"}
+
 
 @dataclass(frozen=True, slots=True)
 class MemberLimits:
@@ -31,6 +33,9 @@ class MemberLimits:
 
         A simulated member has no configuration of its own, so that of its run takes its place. Raises `ConfigError`.
         """
+        for old, new in _RENAMED.items():
+            if old in node:
+                raise ConfigError(f"this version knows no limit {old}; call it {new} in the node's configuration")
         own = {**run, **({"max-staleness": run["staleness"]} if "staleness" in run else {}), **node}
         limits = replace(self, **self._given(own if simulated else node))
         asked = replace(limits, **self._given(run))

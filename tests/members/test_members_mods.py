@@ -435,6 +435,13 @@ def test_limits_come_from_the_members_own_configuration(tmp_path):
     assert client._limits == MemberLimits(7, 2.0, 5)
 
 
+@pytest.mark.parametrize(("old", "new"), [("min-survivors", "floor-survivors"), ("z-min", "min-noise")])
+def test_a_limit_under_its_old_name_is_refused_and_not_forgotten(old, new):
+    with pytest.raises(ConfigError, match=new):
+        MemberLimits().configured({old: 10}, {}, simulated=False)
+    assert MemberLimits().configured({}, {old: 10}, simulated=True) == MemberLimits()
+
+
 @pytest.mark.parametrize(
     ("node", "run", "most"),
     [
