@@ -1,7 +1,7 @@
-"""A client's copy of the model: the last one that it checked, so that only what changed has to come down.
+"""A client's copy of the model, so that only chunks that changed have to be sent.
 
-Whatever the node sends or leaves out, the digest of the whole model decides: a copy is used only where it is what the
-round's spec names, or where the task allows an older one and the holders vouch that it was everybody's.
+The digest of the whole model decides: a copy is used only if it is the model that the round's spec names, or if the
+task allows an older one and the holders confirm that a round with it was opened.
 """
 
 import math
@@ -52,9 +52,9 @@ class ModelCopy:
 
 
 class ModelCopyStore:
-    """Room for one copy: a node that names many models or tasks makes this client hold no more.
+    """Keeps one copy, however many models or tasks a node names.
 
-    In memory; and in the key folder where that can save a download, since Flower may start a process for each message.
+    In memory; also in the key folder if that can save a download, since Flower may start a process for each message.
     """
 
     def __init__(self, folder: KeyFolder) -> None:
@@ -63,10 +63,10 @@ class ModelCopyStore:
         self._on_disk: ModelCopy | None = None
 
     def take(self, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> ModelCopy:
-        """The model to train from: what came, and what was held already.
+        """The model to train from, made of the chunks that came and the copy held.
 
-        Raises `PeerFault`: "missing-chunks" where these do not make the round's model, so that all of it has to be
-        sent; "another-model" where all of it was sent and is another; "unknown-chunk", "wrong-shape", "malformed".
+        Raises `PeerFault`: MISSING_CHUNKS if these do not make the round's model, so that all of it has to be sent;
+        ANOTHER_MODEL if all of it was sent and the digest differs; UNKNOWN_CHUNK, WRONG_SHAPE, MALFORMED.
         """
         outline = Outline.from_bytes(parts.get("model", b""))
         if outline.trained.dimension != spec.sum_params.dimension:
@@ -97,7 +97,7 @@ class ModelCopyStore:
 
     def _keep(self, copy: ModelCopy, staleness: int) -> None:
         self._copy = copy
-        # where every chunk changes in every round and none may be old, a copy on disk would never be used
+        # if every chunk changes in every round and none may be old, a copy on disk would never be used
         if not (copy.outline.frozen.names or staleness):
             return
         before, listed = self._on_disk, self._listed()
@@ -111,7 +111,7 @@ class ModelCopyStore:
         }
         index = pack(_INDEX, header, copy.outline.to_bytes())
         if listed != copy.outline:
-            # no chunk lies here that the index does not name, whatever other models and tasks came before
+            # the index names every chunk that lies here, also after other models and tasks
             self._drop_others(copy.outline, listed)
             self._folder.state.put(_INDEX, index)
         for chunk in copy.outline.chunks():
@@ -119,7 +119,7 @@ class ModelCopyStore:
             if before is None or before.task != copy.task or before.arrays.get(chunk.array) is not array:
                 flat = array.reshape(-1)[chunk.first : chunk.first + chunk.count]
                 self._folder.state.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
-        # every chunk is checked again when it is read: what a crash leaves in between is no copy
+        # every chunk is checked when it is read, so a half-written copy after a crash is not used
         if listed == copy.outline:
             self._folder.state.put(_INDEX, index)
         self._on_disk = copy
@@ -206,11 +206,10 @@ def _array(name: str, shape: tuple[int, ...], chunks: Chunks, held: NDArray[np.g
 
 
 def _may_lag(held: ModelCopy, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes]) -> bool:
-    """Whether the task lets this client train from an older copy, and holders vouch that it was not its alone.
+    """Whether the task lets this client train from its older copy, and enough holders opened a round with it.
 
-    Without their word a node could name a model of its own making to one client, and have its update counted in a
-    later round that everybody joins. Versions are the node's word; a round is opened once, so no more models came out
-    since than there were rounds.
+    Otherwise a node could give one client a model of its own making, and count its update in a later round that
+    everybody joins. The node chooses version numbers, so the rounds since then are limited too: each opens once.
     """
     most = spec.terms.staleness
     if not (0 < spec.model_version - held.basis.version <= most and 0 < spec.round - held.round <= most):

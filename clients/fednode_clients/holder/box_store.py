@@ -1,8 +1,7 @@
-"""A holder's side of boxed shares: a key fresh for each round, the boxes that came for it, and the sum of what is in
-them.
+"""A holder's boxed shares: a fresh key for each round, the boxes sealed to it, and the sum of the shares in them.
 
-The key is destroyed with the boxes as soon as the round is opened or closed, or a later round gets its own: what was
-boxed for a round cannot be read afterwards, whoever gets the key folder.
+Key and boxes are destroyed when the round is opened or closed, or a later round gets its key: after that nobody who
+gets the key folder can read what was boxed for the round.
 """
 
 import hashlib
@@ -26,15 +25,14 @@ _ROUND = 8
 
 @dataclass(frozen=True, slots=True)
 class BoxStore:
-    """Where one holder keeps the key and the boxes of the round that is on; there is never more than one."""
+    """The key and the boxes of one holder's current round of each task."""
 
     folder: KeyFolder = field(repr=False)
 
     def key(self, task: str, round_number: int) -> BoxKey:
-        """The key of this round: the same however often it is asked, a new one for a later round.
+        """The key of this round, made at the first call. A key of an earlier round is destroyed.
 
-        Raises `PeerFault`: "past-round" for a round before the one that has a key now, "round-closed" for one that had
-        a key which was destroyed.
+        Raises `PeerFault`: PAST_ROUND if a later round has a key, ROUND_CLOSED if this round's key was destroyed.
         """
         kept = self.folder.state.get(f"box-key/{task}")
         if kept is not None:
@@ -55,7 +53,7 @@ class BoxStore:
     def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
         """Keep the boxes that open to a share, and return the names of the clients whose box does not.
 
-        Raises `PeerFault("bad-request")` if a box is not the one that its client signed: that is the node's doing.
+        Raises `PeerFault` BAD_REQUEST if a box is not the one that its client signed: the node exchanged it.
         """
         digest, key, good, struck = spec.digest(), self._current(spec), {}, []
         for signed in heads:
@@ -72,10 +70,7 @@ class BoxStore:
         return struck
 
     def require(self, spec: RoundSpec, names: Iterable[str]) -> Mapping[str, bytes]:
-        """The boxes of this round, if there is a good one of each of these clients and the key to open them.
-
-        Raises `PeerFault("bad-request")`.
-        """
+        """The boxes of this round. Raises `PeerFault` BAD_REQUEST if the key or a box of `names` is missing."""
         self._current(spec)
         kept = self.folder.state.get(f"boxes/{spec.task}") or b""
         if kept[:32] != spec.digest():
@@ -87,15 +82,15 @@ class BoxStore:
         return boxes
 
     def answer(self, known: KnownTask, spec: RoundSpec, names: Collection[str]) -> bytes:
-        """The sum of the shares of exactly these clients. Raises `PeerFault("bad-request")` if a box is not here."""
+        """The sum of the shares of exactly these clients. Raises `PeerFault` BAD_REQUEST if a box is missing."""
         boxes, key, digest = self.require(spec, names), self._current(spec), spec.digest()
         shares = (open_box(key, boxes[name], box_context(digest, name, known.me)) for name in names)
         return _scheme(known).answer(spec.sum_params, shares)
 
     def close(self, task: str, round_number: int) -> None:
-        """Destroy the key and the boxes of a round that was opened, or will not be; that it had a key stays known.
+        """Destroy the key and the boxes of this round, also on a full disk. That it had a key stays known.
 
-        Harmless for any round but the one that has a key. A full disk does not keep either.
+        Does nothing for a round without a key.
         """
         kept = self.folder.state.get(f"box-key/{task}")
         if kept is not None and int.from_bytes(kept[:_ROUND], "little") == round_number:

@@ -1,5 +1,4 @@
-"""A holder's side of the joint key: commit, reveal, join, and try the key on a known vector. Once a task, for keyed
-schemes."""
+"""A holder's side of the key ceremony of keyed schemes, once a task: commit, reveal, join, test on a known vector."""
 
 from collections.abc import Callable, Mapping
 
@@ -33,7 +32,7 @@ class KeyCeremony:
         self._known: dict[str, tuple[KnownTask, HolderShare]] = {}
 
     def steps(self) -> Mapping[str, Callable[[bytes], Envelope]]:
-        """What answers which request."""
+        """The method that answers each kind of request."""
         return {
             "key-commit": self.commit,
             "key-reveal": self.reveal,
@@ -42,7 +41,7 @@ class KeyCeremony:
         }
 
     def commit(self, frame: bytes) -> Envelope:
-        """Draw a part of the joint key and commit to it: the same one however often it is asked."""
+        """Draw a part of the joint key and commit to it; asked again, commit to the same part."""
         task, parts = read_ask("key-commit", frame)
         card, me = verified_card(self.folder, task, parts)
         if me.role != "holder":
@@ -74,7 +73,7 @@ class KeyCeremony:
         return made
 
     def reveal(self, frame: bytes) -> Envelope:
-        """Show the part, now that all are committed, and box a share of its secret for each holder."""
+        """Reveal the part, once all holders are committed, and box a share of its secret for each."""
         task, parts = read_ask("key-reveal", frame)
         card = self._card(task)
         committed = KeyParts.from_parts(parts).verified(card)
@@ -95,7 +94,7 @@ class KeyCeremony:
         return self._write("key-bundle", task, join_parts(bundle))
 
     def join(self, frame: bytes) -> Envelope:
-        """Check every part against its commitment, open the boxes, keep the share of the sum of all secrets."""
+        """Check each part against its commitment, open the boxes, and keep this holder's share of the joint secret."""
         task, parts = read_ask("key-join", frame)
         card = self._card(task)
         known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts), self._most_tasks)
@@ -130,7 +129,7 @@ class KeyCeremony:
             raise PeerFault(Reason.BAD_SHARE, f"the box of {name} does not open") from error
 
     def seal_known(self, frame: bytes) -> Envelope:
-        """Seal the known vector under the new key, so that it is tried before a client trusts it."""
+        """Seal the known vector under the new key, to test the key before a client uses it."""
         spec, _ = read_spec("key-check", frame)
         known, _ = self.share(spec.task)
         known.check(spec)
@@ -141,7 +140,7 @@ class KeyCeremony:
         return self.folder.signer.write("update", Topic(spec.task, spec.round, spec.digest()), payload)
 
     def share(self, task: str) -> tuple[KnownTask, HolderShare]:
-        """The task and this holder's share of its key. Raises `PeerFault`: "unknown-task" if it never joined."""
+        """The task and this holder's share of its key. Raises `PeerFault` UNKNOWN_TASK if it never joined."""
         self.folder.tasks.require_open(task)
         if task not in self._known:
             kept = self.folder.state.get(f"share/{task}")
@@ -168,7 +167,7 @@ class KeyCeremony:
 
 
 def keyed(card: TaskCard, schemes: Schemes) -> KeyedScheme:
-    """The card's scheme, if it has a joint key. Raises `PeerFault("unexpected")`."""
+    """The card's scheme. Raises `PeerFault` UNEXPECTED if it has no joint key."""
     scheme = scheme_of(card, schemes)
     if scheme.boxed:
         raise PeerFault(Reason.UNEXPECTED, f"scheme {card.sum_params.scheme} has no joint key")
