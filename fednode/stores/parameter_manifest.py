@@ -88,11 +88,7 @@ class ModelManifest:
         """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged."""
         if not isinstance(data, bytes):
             raise PeerFault(Reason.MALFORMED, "it is not bytes")
-        try:
-            frame = wire.unpack(_KIND, data)
-        except PeerFault as fault:
-            _raise_want_of_stack(fault)
-            raise
+        frame = wire.unpack(_KIND, data)
         frame.header.integer("version", version, version)
         try:
             arrays = tuple(map(_array, json.loads(frame.body)["arrays"]))
@@ -138,12 +134,6 @@ def plain_arrays(arrays: object) -> dict[str, Floats]:
     return {_plain_name(name): _plain_array(name, array) for name, array in arrays.items()}
 
 
-def check_finite(name: str, values: NDArray[np.generic]) -> None:
-    """Raise `ValueError` unless all values are finite."""
-    if not np.isfinite(values).all():
-        raise _no_parameters(name, values)
-
-
 def json_metadata(metadata: object) -> Mapping[str, object]:
     """`metadata` as a reader will get them. Raises `ValueError` where they would change, except tuples to lists.
 
@@ -157,7 +147,6 @@ def json_metadata(metadata: object) -> Mapping[str, object]:
         text = wire.canonical({"metadata": dict(metadata), "version": 0})
         back = None if len(text) > _METADATA else wire.parse(text).fields("metadata").raw()
     except (TypeError, ValueError, PeerFault) as error:
-        _raise_want_of_stack(error)
         raise ValueError(
             f"the metadata of parameters are no JSON that can be read again ({error}); use text, finite numbers, lists "
             "and dicts with text for keys"
@@ -173,12 +162,6 @@ def json_metadata(metadata: object) -> Mapping[str, object]:
             "surrogates; make them text"
         )
     return back
-
-
-def _raise_want_of_stack(error: Exception) -> None:
-    """Raise what `error` came of, where that is the stack's end: it says nothing of what was read or written."""
-    if isinstance(error.__cause__, RecursionError):
-        raise error.__cause__
 
 
 def _check_depth(metadata: object) -> None:
@@ -213,9 +196,8 @@ def _plain_array(name: str, array: object) -> Floats:
         )
     # of its own: whoever reshapes the array meanwhile cannot come between shape and values
     view: Floats = array.view(np.ndarray)
-    if view.dtype not in (np.float64, np.float32):
+    if view.dtype not in (np.float64, np.float32) or not np.isfinite(view).all():
         raise _no_parameters(name, view)
-    check_finite(name, view)
     return view
 
 

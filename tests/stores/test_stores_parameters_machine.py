@@ -1,13 +1,14 @@
 """`ParameterStore` over a backend that fails at any call, against a plain model of what it promises."""
 
+from itertools import count
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from kit.clocks import FakeClock
+from kit.cache.failing import FailingBackend
 
-from fednode.cache import Limits, MemoryBackend, StoreFull
-from fednode.cache.backend import Value
+from fednode.cache import Limits, StoreFull
 from fednode.errors import StoreError
 from fednode.stores import ParameterStore
 
@@ -16,38 +17,14 @@ NAMES = ("a", "b", "c")
 VALUES = st.tuples(*[st.integers(0, 2)] * len(NAMES))
 
 
-class FakeFailing(MemoryBackend):
-    """Refuses the call of this number, counted down, and the ones after it while `for_good`."""
-
-    until_failure = 1 << 30
-    for_good = False
-
-    def fail(self) -> None:
-        self.until_failure -= 1
-        if self.until_failure == 0 or (self.for_good and self.until_failure < 0):
-            raise StoreFull("no room, for the test")
-
-    def pin(self, key: str, value: Value) -> None:
-        self.fail()
-        super().pin(key, value)
-
-    def set(self, key: str, value: Value, ttl: float | None) -> None:
-        if ttl is not None:
-            self.fail()
-        super().set(key, value, ttl)
-
-    def delete(self, key: str) -> bool:
-        self.fail()
-        return super().delete(key)
-
-
 class ParameterMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.backend = FakeFailing(FakeClock(), Limits(500, 1 << 20, 1 << 16))
+        self.backend = FailingBackend(Limits(500, 1 << 20, 1 << 16))
+        self.backend.error = StoreFull("no room, for the test")
         self.store = ParameterStore(self.backend, "model", KEEP)
         self.written: dict[int, tuple[int, ...]] = {}
-        self.last = 0
+        self.last, self.broken = 0, False
 
     @rule(values=VALUES)
     def write(self, values: tuple[int, ...]) -> None:
@@ -64,11 +41,14 @@ class ParameterMachine(RuleBasedStateMachine):
 
     @rule(at=st.integers(1, 9), for_good=st.booleans())
     def break_soon(self, at: int, for_good: bool) -> None:
-        self.backend.until_failure, self.backend.for_good = at, for_good
+        """The call of this number fails, and the ones after it while `for_good`."""
+        calls = count(1)
+        self.backend.fails = lambda *_: (number := next(calls)) == at or (for_good and number > at)
+        self.broken = True
 
     @rule()
     def mend(self) -> None:
-        self.backend.until_failure, self.backend.for_good = 1 << 30, False
+        self.backend.fails, self.broken = lambda *_: False, False
 
     @rule()
     def crowd(self) -> None:
@@ -104,7 +84,7 @@ class ParameterMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_stored_twice_or_left_behind(self) -> None:
-        if self.backend.until_failure < 1 << 20:
+        if self.broken:
             return
         needed = set()
         for version in self.store.versions:
