@@ -196,7 +196,7 @@ WRONG: list[tuple[Any, Any]] = [
 def test_what_is_no_write_is_refused_and_leaves_nothing(arrays: Any, metadata: Any) -> None:
     backend = backend_of()
     store = ParameterStore(backend, "model")
-    with pytest.raises(ValueError, match="parameters|surrogate"):
+    with pytest.raises(ValueError, match=r"parameters|surrogate"):
         store.write(arrays, metadata)
     assert store.versions == () and backend.usage().entries == 0
     assert store.write(one(2.0), {}) == 1 and store.read().arrays["w"][0] == 2.0
