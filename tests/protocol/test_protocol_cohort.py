@@ -39,12 +39,8 @@ def test_a_cohort_that_was_enrolled_verifies_and_survives_its_file():
 
 
 def test_holders_stand_in_the_order_of_their_points_whatever_they_are_called():
-    holders = [
-        InsecureMember("zoe", "holder", 1),
-        InsecureMember("ann", "holder", 3),
-        InsecureMember("bob", "holder", 2),
-    ]
-    cohort = Cohort.enrol([one.public for one in holders], ENROLMENT)
+    holders = [InsecureMember(name, "holder", point).public for name, point in (("zoe", 1), ("ann", 3), ("bob", 2))]
+    cohort = Cohort.enrol(holders, ENROLMENT)
     assert [holder.name for holder in cohort.holders] == ["zoe", "bob", "ann"]
     assert cohort.clients == ()
 
@@ -79,34 +75,20 @@ def test_another_enrolment_key_or_a_changed_signature_is_an_unknown_cohort():
         assert reason_of(Cohort(cohort.members, signature).verified, ENROLMENT.public) == "unknown-cohort"
 
 
-TAMPERED = {
-    "another name": {"name": "client-8"},
-    "another signing key": {"verify_key": STRANGER.signing_key.public},
-    "another box key": {"box_key": STRANGER.box_key.public},
-    "another role": {"role": "holder", "point": 4},
-}
-
-
-@pytest.mark.parametrize("change", TAMPERED.values(), ids=TAMPERED)
-def test_a_member_that_was_changed_after_signing_shows(change):
+def test_members_left_out_added_changed_or_in_another_order_show():
     cohort = small_cohort()
-    tampered = Cohort((replace(cohort.members[0], **change), *cohort.members[1:]), cohort.signature)
-    assert reason_of(tampered.verified, ENROLMENT.public) == "unknown-cohort"
-    assert tampered.digest() != cohort.digest()
-
-
-def test_members_left_out_added_or_in_another_order_show():
-    cohort, extra = small_cohort(), STRANGER.public
-    for members in (cohort.members[1:], (*cohort.members, extra), cohort.members[::-1], ()):
-        assert reason_of(Cohort(members, cohort.signature).verified, ENROLMENT.public) == "unknown-cohort"
-
-
-def test_holders_that_changed_places_show():
-    members = {member.name: member for member in small_cohort().members}
-    one, two = members["holder-1"], members["holder-2"]
-    members |= {"holder-1": replace(one, point=2), "holder-2": replace(two, point=1)}
-    moved = Cohort(tuple(members.values()), small_cohort().signature)
-    assert reason_of(moved.verified, ENROLMENT.public) == "unknown-cohort"
+    first, *rest = cohort.members
+    changes = (
+        {"name": "client-8"},
+        {"verify_key": STRANGER.signing_key.public},
+        {"box_key": STRANGER.box_key.public},
+        {"role": "holder", "point": 4},
+    )
+    changed = [(replace(first, **change), *rest) for change in changes]
+    for members in (*changed, tuple(rest), (first, *rest, STRANGER.public), cohort.members[::-1], ()):
+        tampered = Cohort(members, cohort.signature)
+        assert reason_of(tampered.verified, ENROLMENT.public) == "unknown-cohort"
+        assert tampered.digest() != cohort.digest()
 
 
 def test_who_is_not_enrolled_is_a_stranger():

@@ -47,16 +47,6 @@ def must_be_refused(document) -> None:
     assert reason_of(RoundSpec.from_fields, Fields(document)) == "malformed"
 
 
-def with_terms(**changes):
-    document = SPEC.to_dict()
-    return document | {"terms": document["terms"] | changes}
-
-
-def with_sum(**changes):
-    document = SPEC.to_dict()
-    return document | {"sum_params": document["sum_params"] | changes}
-
-
 def test_a_spec_comes_back_with_the_same_digest():
     assert read(SPEC) == SPEC
     assert read(SPEC).digest() == SPEC.digest() == some_spec().digest()
@@ -136,41 +126,14 @@ HOSTILE_TERMS = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in HOSTILE_TERMS.items() for v in values])
 def test_a_hostile_term_is_malformed(name, value):
-    must_be_refused(with_terms(**{name: value}))
+    document = SPEC.to_dict()
+    must_be_refused(document | {"terms": document["terms"] | {name: value}})
 
 
-HOSTILE_SUM = {
-    "scheme": ["", "BFV", 1, None],
-    "dimension": [0, -1, True, 1 << 29, 10.0],
-    "summands": [0, 1 << 21],
-    "value_bound": [0, 1 << 59],
-    "ring_degree": [0, 4095, 8191, 16384],
-    "prime_bits": [[], [60], [True, True], [1 << 70, 1 << 70], "60", [60] * 6, {}],
-    "plain_modulus": [0, 2, 65536, 1 << 61],
-    "lanes": [0, 17],
-    "lane_bits": [1, 61],
-    "holders": [0, 11, 1],
-    "threshold": [0, 4, 11],
-}
-
-
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in HOSTILE_SUM.items() for v in values])
-def test_hostile_sum_parameters_are_malformed(name, value):
-    must_be_refused(with_sum(**{name: value}))
-
-
-@pytest.mark.parametrize("name", ["clip", "divisor", "deadline"])
-@pytest.mark.parametrize("value", [0.0, -0.0, -1.0, math.nan, math.inf, -math.inf])
-def test_terms_are_finite_and_above_zero(name, value):
-    with pytest.raises(ValueError, match="clip"):
-        replace(TERMS, **{name: value})
-
-
-@pytest.mark.parametrize("name", ["grid_bits", "local_variance", "max_records", "min_survivors", "assumed_colluders"])
-@pytest.mark.parametrize("value", [1.0, math.nan, math.inf, True, -1, "1"])
-def test_whole_terms_are_whole_and_not_negative(name, value):
-    with pytest.raises(ValueError):
-        replace(TERMS, **{name: value})
+def test_hostile_sum_parameters_are_malformed():
+    document = SPEC.to_dict()
+    for change in ({"scheme": "BFV"}, {"dimension": True}, {"prime_bits": [1 << 70, 1 << 70]}, {"holders": 1}):
+        must_be_refused(document | {"sum_params": document["sum_params"] | change})
 
 
 @pytest.mark.parametrize(
@@ -183,7 +146,8 @@ def test_whole_terms_are_whole_and_not_negative(name, value):
         {"min_survivors": 1},
         {"min_survivors": 0, "assumed_colluders": 0},
         {"assumed_colluders": 2},
-        {"assumed_colluders": 3},
+        *({name: value} for name in ("clip", "divisor", "deadline") for value in (0.0, -1.0, math.nan, math.inf)),
+        *({name: value} for name in ("grid_bits", "max_records", "min_survivors") for value in (3.0, True, -1, "3")),
     ],
     ids=str,
 )

@@ -34,19 +34,11 @@ def test_parts_come_back_sorted_and_in_one_form(parts):
 
 
 HOSTILE = {
-    "out of order": struct.pack("<I", 2) + part(b"b") + part(b"a"),
-    "a name twice": struct.pack("<I", 2) + part(b"a", b"1") + part(b"a", b"2"),
-    "fewer than counted": struct.pack("<I", 2) + part(b"a"),
-    "more than counted": struct.pack("<I", 1) + part(b"a") + part(b"b"),
     "none counted, one there": struct.pack("<I", 0) + part(b"a"),
-    "four billion": struct.pack("<I", 2**32 - 1),
     "as many as allowed, none there": struct.pack("<I", 10),
     "a part beyond the end": struct.pack("<I", 1) + part(b"a", b"1", size=2),
-    "a part of 2^64 - 1": struct.pack("<I", 1) + part(b"a", b"1", size=2**64 - 1),
     "a part of 2^63": struct.pack("<I", 1) + part(b"a", b"1", size=2**63),
     "a name beyond the end": struct.pack("<I", 1) + part(b"a", name_size=65_535),
-    "a name that is not ASCII": struct.pack("<I", 1) + part("é".encode()),
-    "a byte behind": struct.pack("<I", 0) + b"\0",
     "too short for a count": b"\0\0\0",
 }
 
