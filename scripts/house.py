@@ -131,6 +131,7 @@ SOURCE_RULES: tuple[Callable[[list[Source]], Iterator[Finding]], ...] = (
     every_test_asserts,
     files_of_tests_hold_tests,
     short_files,
+    small_folders,
     names_say_something,
     class_names_are_unique,
 )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError
@@ -132,6 +132,7 @@ def test_neighbours_differ_by_the_clip_at_most(n, seed, clip, scale, data):
 
 
 @settings(max_examples=60, deadline=None)
+@example(norm=5.953007450215019e307, clip=1e-14)
 @given(norm=st.floats(0, 1.7e308), clip=st.floats(1e-300, 1e300))
 def test_a_scaled_norm_is_never_above_the_clip(norm, clip):
     (scale,) = clip_scales(np.array([norm]), clip)

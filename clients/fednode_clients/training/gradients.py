@@ -79,6 +79,8 @@ def clip_scales(norms: Array, clip: float) -> Array:
     over = np.isfinite(norms) & (norms > bound)
     scales = np.isfinite(norms).astype(np.float64)
     np.divide(bound, norms, out=scales, where=over)
+    # a subnormal scale has too few bits to bring the norm to the bound
+    scales[scales < np.finfo(np.float64).tiny] = 0.0
     return scales
 
 
