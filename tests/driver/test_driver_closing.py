@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.cohort import TASK, FakeCohort, Size, failing, opened_sum
+from kit.cohort import TASK, FakeCohort, Size, failing
 
 from fednode.driver import Request
 from fednode.driver.steps.close import PATIENCE
@@ -91,16 +91,6 @@ def test_where_nobody_says_so_the_round_can_be_opened_as_before(cohort):
     assert answered(cohort, "holder-1", frame) == "answer"
 
 
-def test_the_next_round_has_its_own_key_and_is_exact(cohort):
-    driver = cohort.begun()
-    silenced(cohort, "boxes", cohort.size.holder_names[:2])
-    assert driver.run_round(1).cause == "too-few-holders"
-    cohort.forgive()
-    outcome = driver.run_round(2)
-    assert outcome.cause == "" and len(outcome.answered) == 3
-    assert np.array_equal(opened_sum(outcome.release.mean, SIZE.terms()), cohort.sum_of(outcome.survivors))
-
-
 @pytest.mark.parametrize("number", [1, 2, 4, 5, 1000, 1001, 9_999_999])
 def test_the_word_about_another_round_destroys_nothing_and_puts_nothing_into_the_past(cohort, number):
     holder = "holder-1"
@@ -161,11 +151,6 @@ def test_after_a_release_who_did_not_open_is_told_and_nobody_is_waited_for(cohor
     assert cohort.clock.now() - began <= SIZE.terms().deadline + 0.5
 
 
-def test_a_round_that_everybody_opened_needs_no_further_word(cohort):
-    assert cohort.begun().run_round(1).cause == ""
-    assert not cohort.asked("close")
-
-
 def of_another_round(cohort, name, request):
     return [cohort.folder(name).signer.write("closed", Topic(TASK, 7)).to_bytes()]
 
@@ -178,15 +163,6 @@ def test_whatever_holders_answer_the_round_ends_as_it_did(cohort, conduct):
         cohort.tell(name, conduct, "close")
     outcome = fail_in(cohort, "boxes")
     assert outcome.cause == "too-few-holders" and outcome.reason.endswith("are needed to open")
-
-
-def test_a_store_that_breaks_in_the_middle_ends_the_round_for_the_holders_too(cohort, monkeypatch):
-    driver = cohort.begun()
-
-    monkeypatch.setattr("fednode.privacy.Ledger.charge", failing(StoreError("the disk is gone")))
-    with pytest.raises(StoreError, match="the disk is gone"):
-        driver.run_round(1)
-    assert all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
 
 
 class Unsendable:
@@ -220,25 +196,18 @@ def test_a_word_that_cannot_be_sent_hides_no_failure(cohort, monkeypatch):
     assert fail_in(cohort, "boxes").reason.endswith("are needed to open")
 
 
-@pytest.mark.parametrize("where", ["fednode.privacy.Ledger.charge", "fednode.driver.downloads.Downloads.publish"])
-def test_a_word_that_cannot_be_sent_hides_no_error(cohort, monkeypatch, where):
-    driver = cohort.begun()
-    Unsendable(cohort, monkeypatch)
-
-    monkeypatch.setattr(where, failing(StoreError("the disk is gone")))
-    with pytest.raises(StoreError, match="the disk is gone"):
-        driver.run_round(1)
-
-
-def test_a_model_that_cannot_be_kept_ends_the_round_for_the_holders_too(cohort, monkeypatch):
+@pytest.mark.parametrize("unsendable", [False, True])
+@pytest.mark.parametrize("where", ["privacy.Ledger.charge", "driver.downloads.Downloads.publish"])
+def test_a_store_that_breaks_ends_the_round_for_the_holders_too(cohort, monkeypatch, where, unsendable):
     driver = cohort.begun()
     silenced(cohort, "open", ["holder-3"])
-
-    monkeypatch.setattr("fednode.driver.downloads.Downloads.publish", failing(StoreError("the disk is gone")))
+    if unsendable:
+        Unsendable(cohort, monkeypatch)
+    monkeypatch.setattr(f"fednode.{where}", failing(StoreError("the disk is gone")))
     with pytest.raises(StoreError, match="the disk is gone"):
         driver.run_round(1)
-    assert driver.broken.release is not None
-    assert all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
+    assert (driver.broken.release is None) == where.endswith("charge")
+    assert unsendable or all(secrets_of(cohort, name) == (0, 0) for name in cohort.size.holder_names)
 
 
 # --- holders whose disk fails them, or that die

@@ -7,9 +7,9 @@ import pytest
 from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, round_of
 
-from fednode.driver import Driver, Reply
+from fednode.driver import Reply
 from fednode.errors import PeerFault
-from fednode.protocol.envelope import Envelope, Topic
+from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.requests import read_spec
 from fednode.reasons import Reason
@@ -151,36 +151,6 @@ def test_a_client_that_lost_its_copy_does_not_lose_the_round(cohort):
     assert sent(cohort, 3, "client-2") == [["w/0"]]
 
 
-def test_a_restart_alone_costs_nothing(cohort):
-    driver = cohort.begun()
-    driver.run_round(1)
-    cohort.restart("client-2")
-    driver.run_round(2)
-    assert sent(cohort, 2, "client-2") == [["w/0"]]
-
-
-def test_everything_is_sent_once_more_and_not_for_ever(cohort):
-    def lacking(cohort, name, request):
-        spec, _ = read_spec("round", request.frame)
-        return [cohort.client(name).refuse(spec, PeerFault("missing-chunks"))]
-
-    cohort.tell("client-2", lacking)
-    outcome = cohort.begun().run_round(1)
-    assert outcome.rejected == (("client-2", "refused: missing-chunks"),) and outcome.cause == ""
-    assert sent(cohort, 1, "client-2") == [ALL, ALL]
-
-
-def test_who_says_so_after_its_update_gets_nothing_more(cohort):
-    def both(cohort, name, request):
-        spec, _ = read_spec("round", request.frame)
-        refused = cohort.client(name).refuse(spec, PeerFault("missing-chunks"))
-        return [cohort.speak(name, request), refused, refused]
-
-    cohort.tell("client-4", both)
-    outcome = cohort.begun().run_round(1)
-    assert "client-4" in outcome.survivors and outcome.cause == ""
-
-
 # --- older models
 
 
@@ -208,13 +178,6 @@ def test_an_update_says_by_hash_which_model_it_is_of(tmp_path, size):
     assert set(third.head.about) == {"attached"} and set(third.head.attached()) == set(third.attached)
 
 
-def test_no_statement_and_no_staleness_is_what_it_always_was(tmp_path):
-    cohort = FakeCohort(tmp_path, RING)
-    cohort.begun().run_round(1)
-    (frame,) = cohort.said["client-1", "round"]
-    assert BASIS not in Envelope.from_bytes(frame, 1 << 26, 1 << 20).attached
-
-
 def test_after_a_round_that_failed_nothing_vouches_for_its_copies(lazy):
     driver = lazy.begun()
     for name in ("client-1", "client-2"):
@@ -230,15 +193,12 @@ def test_after_a_round_that_failed_nothing_vouches_for_its_copies(lazy):
 def claiming(version, digest=None):
     """Trains honestly, and says that it was from another model."""
 
-    def conduct(cohort, name, request):
-        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
+    def changed(told):
         basis = Basis.from_bytes(told.attached[BASIS])
         said = Basis(basis.version + version, basis.digest if digest is None else digest)
-        topic = Topic(told.head.task, told.head.round, told.head.spec)
-        attached = {**told.attached, BASIS: said.to_bytes()}
-        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
+        return {"attached": {**told.attached, BASIS: said.to_bytes()}}
 
-    return conduct
+    return kit.resigning(changed)
 
 
 @pytest.mark.parametrize(
@@ -262,28 +222,9 @@ def test_an_update_of_a_model_that_was_not_published_or_is_too_old_is_refused(la
 
 @pytest.mark.parametrize("attached", [{}, {BASIS: bytes(39)}, {"more": bytes(40)}])
 def test_an_update_that_does_not_say_is_refused(lazy, attached):
-    def silent_about_it(cohort, name, request):
-        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
-        topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
-
-    lazy.tell("client-4", silent_about_it)
+    lazy.tell("client-4", kit.resigning(lambda _: {"attached": attached}))
     outcome = lazy.begun().run_round(1)
     assert outcome.rejected == (("client-4", "malformed"),) and outcome.cause == ""
-
-
-def test_a_statement_in_a_task_without_staleness_is_refused(tmp_path):
-    def talking(cohort, name, request):
-        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
-        topic = Topic(told.head.task, told.head.round, told.head.spec)
-        attached = {**told.attached, BASIS: bytes(40)}
-        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
-
-    for scheme in ("bfv", "ring"):
-        cohort = FakeCohort(tmp_path / scheme, replace(RING, scheme=scheme))
-        cohort.tell("client-4", talking)
-        outcome = cohort.begun().run_round(1)
-        assert [name for name, _ in outcome.rejected] == ["client-4"] and outcome.cause == ""
 
 
 def test_members_that_did_not_agree_to_staleness_refuse_it(tmp_path):
@@ -312,14 +253,6 @@ def test_what_is_frozen_stays_as_it_was(cohort):
         task.frozen["ice"][0] = 1
     assert list(task.model(np.zeros(5))) == ["w", "ice", "snow"]
     cohort.frozen["ice"][:] = kept
-
-
-def test_a_spec_of_another_model_is_the_nodes_own_mistake(cohort):
-    driver: Driver = cohort.begun()
-    spec = driver._spec(1, bytes(32))
-    for changed in (replace(spec, model_digest=bytes(32)), replace(spec, model_version=2)):
-        with pytest.raises(RuntimeError, match="not published"):
-            driver._downloads.of_round(changed, {})
 
 
 def test_a_request_that_comes_when_its_version_has_expired_is_refused(cohort):

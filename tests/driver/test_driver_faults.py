@@ -8,7 +8,6 @@ from kit.cohort import FakeCohort, Size, check_released, failing
 from fednode.errors import BudgetExhausted, Interrupted, OpeningRejected, StoreError, TooFewHolders
 from fednode.privacy.journal import Journal
 from fednode.protocol.envelope import Envelope
-from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 
 pytestmark = pytest.mark.thorough
@@ -61,33 +60,6 @@ def test_a_slow_update_is_too_late_in_its_own_round(cohort):
     check_released(cohort, driver.run_round(2))
 
 
-def test_an_answer_to_an_earlier_round_is_discarded(cohort):
-    cohort.tell("client-4", kit.silent, rounds={1})
-    driver = cohort.begun()
-    driver.run_round(1)
-    reply = kit.Reply("client-4", f"{kit.TASK}/round/1", b"whatever")
-    cohort.late.append(reply)
-    outcome = check_released(cohort, driver.run_round(2))
-    assert outcome.discarded == (("client-4", "late"),)
-
-
-def test_a_client_that_dies_and_comes_back_sends_the_same_bytes(cohort):
-    cohort.tell("client-2", kit.reborn)
-    driver = cohort.begun()
-    check_released(cohort, driver.run_round(1))
-    first, second = cohort.said["client-2", "round"]
-    assert first == second
-
-
-def test_a_client_that_forgot_the_task_is_told_again(cohort):
-    cohort.tell("client-5", kit.silent, "task")
-    driver = cohort.begun()
-    first = driver.run_round(1)
-    assert first.rejected == (("client-5", "refused: unknown-task"),)
-    cohort.forgive()
-    check_released(cohort, driver.run_round(2))
-
-
 def test_a_client_that_lost_the_task_says_so_and_gets_it_again(cohort):
     driver = cohort.begun()
     check_released(cohort, driver.run_round(1))
@@ -136,14 +108,6 @@ def test_one_bad_holder_is_named_and_the_others_open(tmp_path, conduct, reason):
     check_released(cohort, driver.run_round(2))
 
 
-def test_a_holder_that_dies_before_its_answer_leaves_answers_the_same(cohort):
-    driver = cohort.begun()
-    cohort.tell("holder-3", kit.reborn, "open", {1})
-    outcome = check_released(cohort, driver.run_round(1))
-    first, second = cohort.said["holder-3", "open"][-2:]
-    assert first == second and outcome.silent == ()
-
-
 def test_too_few_holders_keep_the_charge_and_publish_nothing(cohort):
     node = cohort.node()
     driver = cohort.begun(node)
@@ -177,20 +141,6 @@ def test_a_well_formed_payload_of_junk_is_found_at_the_opening_and_published_by_
     cohort.tell("client-1", kit.saying(lambda spec, told: (spec, bytes(len(told.body) - 8) + told.body[-8:])))
     outcome = driver.run_round(1)
     assert outcome.cause == "opening-rejected" and outcome.release is None
-
-
-def test_a_refusal_of_a_holder_is_told_with_its_reason(cohort):
-    driver = cohort.begun()
-    cohort.folder("holder-1").audit_log.append({"opened": kit.TASK, "round": 1})
-    outcome = check_released(cohort, driver.run_round(1))
-    assert outcome.silent == (("holder-1", "refused: already-opened"),)
-
-
-def test_a_cohort_whose_own_floors_are_higher_takes_no_part(tmp_path):
-    cohort = FakeCohort(tmp_path, limits=MemberLimits(floor_survivors=4))
-    outcome = cohort.begun().run_round(1)
-    assert outcome.cause == "too-few-survivors"
-    assert outcome.rejected == tuple((name, "refused: min-survivors") for name in cohort.size.client_names)
 
 
 def test_the_budget_stops_a_round_before_anyone_is_asked(cohort):

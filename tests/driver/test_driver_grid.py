@@ -148,12 +148,6 @@ def test_a_server_app_runs_over_it_and_its_errors_come_through():
 # --- faults
 
 
-def test_without_faults_all_rounds_are_the_same():
-    scene = Scene()
-    for number in (1, 2):
-        assert senders(scene.round(number)[1]) == list(NAMES)
-
-
 @pytest.mark.parametrize(("kind", "member"), [("lost-before-upload", "client-1"), ("dead", "holder-1")])
 def test_silence(kind, member):
     scene = Scene(f"{kind}@2:{member}")

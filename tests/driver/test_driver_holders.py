@@ -7,10 +7,8 @@ from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, check_released, last_asked, refusal
 from kit.crypto.plainsum import InsecureBoxedSum
 
-from fednode.aggregate import Fold
 from fednode.driver import Reply, Request
-from fednode.driver.steps.open import combine_answers
-from fednode.errors import OpeningRejected, TooFewHolders
+from fednode.errors import TooFewHolders
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.requests import frame_kind, read_roster, read_spec, roster_part, spec_frame
@@ -105,15 +103,6 @@ ACCUSED = [
 
 
 @pytest.mark.parametrize(("faults", "points"), ACCUSED)
-def test_who_was_left_out_is_known_also_when_nothing_is_published(ring, faults, points):
-    node = replace(ring.node(), scheme=Accusing(ring.scheme, *faults))
-    answers = dict.fromkeys(range(1, 6), b"")
-    with pytest.raises(OpeningRejected, match="not published") as caught:
-        combine_answers(node, ring.task(), Fold(ring.scheme.zero(RING.sum_params())), answers, bytes(32))
-    assert caught.value.points == points
-
-
-@pytest.mark.parametrize(("faults", "points"), ACCUSED)
 def test_and_is_named_in_the_outcome(ring, faults, points):
     outcome = ring.begun(replace(ring.node(), scheme=Accusing(ring.scheme, *faults))).run_round(1)
     assert outcome.cause == "opening-rejected" and outcome.release is None
@@ -197,16 +186,6 @@ def test_a_holder_that_speaks_before_it_is_asked_or_after_is_not_held_to_it(ring
     ring.tell("client-1" if at == "round" else "holder-1", slipping(*junk), at)
     outcome = check_released(ring, ring.begun().run_round(1))
     assert outcome.silent == () and len(outcome.answered) == 5
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_the_tag_of_an_opening_from_a_client_under_a_joint_key(tmp_path, step):
-    cohort = FakeCohort(tmp_path, BFV)
-    driver = cohort.begun()
-    replies = [Reply(name, f"{kit.TASK}/{step}/1", b"junk") for name in [*NOBODIES, "client-1"]]
-    cohort.tell("client-1", slipping(*replies))
-    cohort.tell("holder-1", slipping(*replies), "open")
-    check_released(cohort, driver.run_round(1))
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import cohort as kit
-from kit.cohort import FakeCohort, Size, failing
+from kit.cohort import FakeCohort, Size
 
-from fednode.cache import StoreFull
 from fednode.driver import Reply
 from fednode.driver.query import describe, read_answer
 from fednode.driver.round_log import RoundLog
 from fednode.errors import PeerFault, StoreError, TooFewHolders
 from fednode.protocol.envelope import Topic
-from fednode.protocol.requests import frame_kind
 from fednode_clients.keyfolder.audit_log import AuditLog
 from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.membership import topic_of
@@ -96,15 +94,6 @@ def test_a_survivor_that_also_complained_is_not_among_the_missing(tmp_path):
     cohort.tell("client-5", kit.garbage)
     reason = cohort.begun().run_round(1).reason
     assert "; 1 malformed (" in reason and "noise-floor" not in reason
-
-
-def test_no_room_at_the_node_is_told_too(tmp_path, monkeypatch):
-    cohort = FakeCohort(tmp_path, BFV)
-    node = cohort.node()
-
-    monkeypatch.setattr(type(node.updates), "put", failing(StoreFull("no room for another update", retry_after=1.0)))
-    reason = cohort.begun(node).run_round(1).reason
-    assert reason.endswith("; 5 no-room (no room for another update)")
 
 
 def test_struck_clients_are_left_and_did_arrive(tmp_path):
@@ -222,12 +211,3 @@ def test_long_details_of_many_kinds_are_one_line(tmp_path):
     with pytest.raises(TooFewHolders) as caught:
         cohort.begun().run_round(1)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 5 * 320 + 200
-
-
-def test_nobody_said_anything(tmp_path):
-    cohort = FakeCohort(tmp_path, RING)
-    for name in cohort.size.holder_names:
-        cohort.tell(name, kit.silent, "boxes")
-    outcome = cohort.begun().run_round(1)
-    assert outcome.reason == "0 of 5 holders answered and 4 are needed to open"
-    assert {frame_kind(request.frame) for _, request in cohort.sent} == {"task", "box-key", "round", "boxes", "close"}

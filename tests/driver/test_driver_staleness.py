@@ -68,13 +68,7 @@ def test_without_a_knob_it_is_the_tasks(tmp_path):
 
 
 def claiming(attached_of):
-    def conduct(cohort, name, request):
-        told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
-        topic = Topic(told.head.task, told.head.round, told.head.spec)
-        attached = attached_of(dict(told.attached))
-        return [cohort.folder(name).signer.write("update", topic, told.body, attached=attached).to_bytes()]
-
-    return conduct
+    return kit.resigning(lambda told: {"attached": attached_of(dict(told.attached))})
 
 
 @pytest.mark.parametrize("size", [LAZY, RING])

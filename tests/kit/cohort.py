@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from kit.clocks import FakeClock
@@ -355,11 +355,18 @@ def flipping(share: float) -> Conduct:
 def spoiling_box(point: int) -> Conduct:
     """A client that boxes junk for one holder, and signs it."""
 
+    box = f"box-{point}"
+    return resigning(lambda told: {"attached": {**told.attached, box: bytes(len(told.attached[box]))}})
+
+
+def resigning(change: Callable[[Envelope], dict[str, Any]]) -> Conduct:
+    """Answers honestly, but signs another `body`, `attached` or `about` of the same kind: what `change` gives."""
+
     def conduct(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
         told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
-        boxes = {**told.attached, f"box-{point}": bytes(len(told.attached[f"box-{point}"]))}
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        return [cohort.folder(name).signer.write("update", topic, told.body, attached=boxes).to_bytes()]
+        signed = {"body": told.body, "attached": told.attached} | change(told)
+        return [cohort.folder(name).signer.write(told.head.kind, topic, **signed).to_bytes()]
 
     return conduct
 
