@@ -51,7 +51,7 @@ def sum_command(
     the machine quiet meanwhile. A row that breaks fails, and costs no other.
     """
     from benchmarks.harness.results import cores
-    from benchmarks.harness.suite import Session
+    from benchmarks.harness.suite import BenchSession
     from benchmarks.harness.verdicts import exit_code
     from benchmarks.sums import limits, report, suite
 
@@ -61,7 +61,7 @@ def sum_command(
     base = suite.QUICK if quick else suite.SumOptions()
     options = replace(base, **{name: value for name, value in given.items() if value is not None})
     typer.echo(f"secure sums on {cores()} cores, one used by each row")
-    measured = suite.run_sums(options, Session(typer.echo))
+    measured = suite.run_sums(options, BenchSession(typer.echo))
     verdicts = limits.judged(measured)
     _finish(out, report.results(measured, verdicts), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
@@ -85,12 +85,12 @@ def cache_command(
     """
     from benchmarks.cache import limits, report, suite
     from benchmarks.harness.results import cores
-    from benchmarks.harness.suite import Session
+    from benchmarks.harness.suite import BenchSession
     from benchmarks.harness.verdicts import exit_code
 
     options = suite.CacheOptions(_parts(rows) or suite.ROWS, trace, suite.QUICK if quick else suite.FULL)
     typer.echo(f"the cache on {cores()} cores, one used by each row that is timed")
-    measured = suite.run_cache(options, Session(typer.echo))
+    measured = suite.run_cache(options, BenchSession(typer.echo))
     verdicts = limits.judged(measured)
     _finish(out, report.results(measured, verdicts), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
@@ -115,14 +115,14 @@ def trace_command(
     Policies: lru, lfu, hybrid, adaptive, s3fifo. Each block is read, and stored where it was missing, at the trace's
     own time. Judges nothing; `fednode bench cache --trace FILE` does.
     """
-    from benchmarks.harness.suite import Session
+    from benchmarks.harness.suite import BenchSession
     from benchmarks.trace import report, suite
 
     given: dict[str, Any] = {
         "sizes": _numbers("--sizes", sizes), "policies": _parts(policies), "seeds": seeds
     }  # fmt: skip
     options = replace(suite.TraceOptions(), **{name: value for name, value in given.items() if value is not None})
-    replayed = suite.run_trace(file, options, Session(typer.echo))
+    replayed = suite.run_trace(file, options, BenchSession(typer.echo))
     _finish(out, report.results(replayed), report.words(replayed))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.processes import Job
-from benchmarks.harness.suite import Measured, Session, check_known, measure
+from benchmarks.harness.suite import BenchSession, Measured, check_known, measure
 from benchmarks.trace.reading import BadTrace
 from benchmarks.trace.suite import TraceOptions, run_trace
 
@@ -65,9 +65,9 @@ class CacheOptions:
             raise BadTrace(f"{self.trace} is not a file: name a trace of block accesses with --trace")
 
 
-def run_cache(options: CacheOptions, session: Session) -> Measured:
+def run_cache(options: CacheOptions, session: BenchSession) -> Measured:
     """Measure all rows: `trace` answers a Replayed, the others what their programs answer."""
-    rows: dict[str, Callable[[Session], Any]] = {}
+    rows: dict[str, Callable[[BenchSession], Any]] = {}
     for row in dict.fromkeys(options.rows):
         if row != "trace":
             rows[row] = partial(_alone, job=Job(row, f"benchmarks.cache.{row}", asked(row, options.sizes)))
@@ -76,7 +76,7 @@ def run_cache(options: CacheOptions, session: Session) -> Measured:
     return measure(rows, session, full=options.sizes == FULL)
 
 
-def _alone(session: Session, job: Job) -> dict[str, Any]:
+def _alone(session: BenchSession, job: Job) -> dict[str, Any]:
     return session.processes.alone(job)
 
 

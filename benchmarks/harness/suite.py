@@ -10,7 +10,7 @@ from fednode.errors import ConfigError, FednodeError
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BenchSession:
     """What a row measures with; `say` takes a line when a step is done."""
 
     say: Callable[[str], None]
@@ -27,7 +27,7 @@ class Measured:
     broken: Mapping[str, str] = field(default_factory=dict)
 
 
-def measure(rows: Mapping[str, Callable[[Session], Any]], session: Session, full: bool = True) -> Measured:  # noqa: FBT001, FBT002
+def measure(rows: Mapping[str, Callable[[BenchSession], Any]], session: BenchSession, full: bool = True) -> Measured:  # noqa: FBT001, FBT002
     """Measure each row in turn and return all answers."""
     answers: dict[str, Any] = {}
     broken: dict[str, str] = {}

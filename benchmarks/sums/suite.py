@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.harness.processes import Job
-from benchmarks.harness.suite import Measured, Session, check_known, measure
+from benchmarks.harness.suite import BenchSession, Measured, check_known, measure
 from benchmarks.harness.timing import Repeats
 from benchmarks.sums.cases import FOLDED, Case, ConfirmStep, Figures
 from benchmarks.sums.limits import COHORTS, DIMENSION, ROUNDS
@@ -47,9 +47,9 @@ QUICK: Final = SumOptions(
 """Everything once, small: shows that the benchmark works, judges nothing."""
 
 
-def run_sums(options: SumOptions, session: Session) -> Measured:
+def run_sums(options: SumOptions, session: BenchSession) -> Measured:
     """Measure all rows. A timed row answers Figures by (values, clients), `confirm` a ConfirmStep by clients."""
-    rows: dict[str, Callable[[Session], Any]] = {row: partial(_timed, options, row) for row in TIMED}
+    rows: dict[str, Callable[[BenchSession], Any]] = {row: partial(_timed, options, row) for row in TIMED}
     rows |= {
         "confirm": partial(_confirm, options),
         "memory": partial(_memory, options),
@@ -58,7 +58,7 @@ def run_sums(options: SumOptions, session: Session) -> Measured:
     return measure({row: rows[row] for row in options.rows}, session)
 
 
-def _timed(options: SumOptions, row: str, session: Session) -> dict[tuple[int, int], Figures]:
+def _timed(options: SumOptions, row: str, session: BenchSession) -> dict[tuple[int, int], Figures]:
     found: dict[tuple[int, int], Figures] = {}
     for dimension in options.sizes:
         if row == "bfv" and dimension > LARGEST_BFV:
@@ -71,7 +71,7 @@ def _timed(options: SumOptions, row: str, session: Session) -> dict[tuple[int, i
     return found
 
 
-def _figures(session: Session, row: str, case: Case) -> Figures:
+def _figures(session: BenchSession, row: str, case: Case) -> Figures:
     name = f"{row}, d = {case.dimension:,}, n = {case.clients:,}"
     start = session.clock.now()
     figures = Figures.from_dict(session.processes.alone(_job(name, row, case)))
@@ -86,7 +86,7 @@ def _job(name: str, row: str, case: Case) -> Job:
     return Job(name, "benchmarks.sums.cases", {"row": row, **asdict(case)})
 
 
-def _confirm(options: SumOptions, session: Session) -> dict[int, ConfirmStep]:
+def _confirm(options: SumOptions, session: BenchSession) -> dict[int, ConfirmStep]:
     found = {}
     for clients in options.clients:
         name = f"confirm, n = {clients:,}"
@@ -100,7 +100,7 @@ def _confirm(options: SumOptions, session: Session) -> dict[int, ConfirmStep]:
     return found
 
 
-def _memory(options: SumOptions, session: Session) -> dict[str, int]:
+def _memory(options: SumOptions, session: BenchSession) -> dict[str, int]:
     (few, many), dimension = options.memory_clients, min(options.sizes)
     peaks = []
     with TemporaryDirectory(prefix="fednode-bench-") as folder:
@@ -114,7 +114,7 @@ def _memory(options: SumOptions, session: Session) -> dict[str, int]:
     return {"dimension": dimension, "few": few, "many": many, "peak_few": peaks[0], "peak_many": peaks[1]}
 
 
-def _exact(options: SumOptions, session: Session) -> dict[str, float]:
+def _exact(options: SumOptions, session: BenchSession) -> dict[str, float]:
     start, total, differences = session.clock.now(), options.exact_rounds, 0
     jobs = [
         Job(f"exact, part {seed + 1}", "benchmarks.sums.exact", {"seed": seed, "rounds": min(_BATCH, total - first)})

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.harness.processes import Job
 from benchmarks.harness.results import cores
-from benchmarks.harness.suite import Session, check_known
+from benchmarks.harness.suite import BenchSession, check_known
 from benchmarks.trace.reading import read_trace
 from fednode.cache.memory.policies import POLICIES
 from fednode.errors import ConfigError
@@ -71,7 +71,7 @@ class Replayed:
         return Ratios(*(ratio / reference.middle - 1 for ratio in (found.middle, found.low, found.high)))
 
 
-def run_trace(path: Path, options: TraceOptions, session: Session) -> Replayed:
+def run_trace(path: Path, options: TraceOptions, session: BenchSession) -> Replayed:
     """Replay the trace in `path` and return the ratios.
 
     Raises BadTrace before anything runs, RowFailed when a process ends without an answer.
@@ -98,7 +98,7 @@ def run_trace(path: Path, options: TraceOptions, session: Session) -> Replayed:
     )
 
 
-def _in_turn(jobs: list[Job], session: Session) -> list[dict[str, Any]]:
+def _in_turn(jobs: list[Job], session: BenchSession) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
     for first in range(0, len(jobs), cores()):
         batch = jobs[first : first + cores()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fednode.disk.private import require_private
+from fednode.disk.private_folder import require_private
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.members import member_names
 from fednode.protocol.envelope import Topic

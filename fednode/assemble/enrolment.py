@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fednode.disk.private import make_private, require_private
+from fednode.disk.private_folder import make_private, require_private
 from fednode.members import member_names
 from fednode.observer import Progress
 from fednode.protocol.cohort import Cohort

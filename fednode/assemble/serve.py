@@ -28,7 +28,7 @@ from fednode.assemble.study import Arrays, Evaluator, Workload, find_study
 from fednode.clock import SystemClock
 from fednode.disk.atomic import write_whole
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder_at
-from fednode.disk.private import make_private, require_private
+from fednode.disk.private_folder import make_private, require_private
 from fednode.errors import ConfigError, PeerFault
 from fednode.observer import StopFlag, Unfailing
 from fednode.protocol.cohort import Cohort

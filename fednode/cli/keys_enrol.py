@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fednode.disk.atomic import write_whole
-from fednode.disk.private import make_private
+from fednode.disk.private_folder import make_private
 from fednode.errors import ConfigError, PeerFault
 from fednode.protocol.cohort import Cohort, Member
 from fednode.wire import canonical, parse

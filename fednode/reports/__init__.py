@@ -5,7 +5,7 @@ All are made from one frozen `RunRecord`. `ledger_check` alone reads a file: the
 
 from fednode.reports.as_json import SCHEMA_VERSION, parse_report, render_json
 from fednode.reports.page import render_html
-from fednode.reports.record import (
+from fednode.reports.run_record import (
     Claim,
     Claims,
     Guarantee,

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 
 from fednode.errors import DataError
 from fednode.reports.page import statement
-from fednode.reports.record import RunRecord
+from fednode.reports.run_record import RunRecord
 from fednode.wire import canonical
 
 SCHEMA_VERSION = 1

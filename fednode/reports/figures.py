@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from fednode.reports.record import NamedReason
+from fednode.reports.run_record import NamedReason
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 

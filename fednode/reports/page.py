@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fednode.reports import figures
 from fednode.reports.plots import PLOTS
-from fednode.reports.record import RunRecord
+from fednode.reports.run_record import RunRecord
 
 if TYPE_CHECKING:
     from jinja2 import Environment

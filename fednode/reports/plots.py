@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fednode.reports.record import RoundRecord, RunRecord
+from fednode.reports.run_record import RoundRecord, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from fednode.reports.figures import (
     reasons,
     size,
 )
-from fednode.reports.record import RunRecord
+from fednode.reports.run_record import RunRecord
 
 
 def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from fednode.disk.atomic import write_whole
 from fednode.reports.as_json import render_json
 from fednode.reports.page import render_html
-from fednode.reports.record import RunRecord
+from fednode.reports.run_record import RunRecord
 
 HTML_NAME, JSON_NAME = "report.html", "report.json"
 

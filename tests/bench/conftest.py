@@ -3,7 +3,7 @@
 import pytest
 from kit.clocks import FakeClock
 
-from benchmarks.harness.suite import Session
+from benchmarks.harness.suite import BenchSession
 
 
 class FakeProcesses:
@@ -25,7 +25,7 @@ def session():
 
     def make(answer):
         said = []
-        made = Session(said.append, FakeProcesses(answer), FakeClock())
+        made = BenchSession(said.append, FakeProcesses(answer), FakeClock())
         return made, said
 
     return make

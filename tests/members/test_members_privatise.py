@@ -11,8 +11,8 @@ from kit.cohort import TASK, FakeSum, Size
 from kit.crypto.insecure import InsecureRng
 from kit.crypto.plainsum import InsecureSealer
 
+from fednode.protocol.guarantees import Bounded, Noised
 from fednode.protocol.spec import RoundSpec
-from fednode.protocol.values import Bounded, Noised
 from fednode_clients.client.privatise import add_noise, bound, round_to_grid, seal
 from fednode_crypto import Overflow
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_st
 from kit.faults import reason_of
 
+from fednode.protocol.guarantees import Bounded, Noised, Sealed
 from fednode.protocol.model import Layout, model_digest
-from fednode.protocol.values import Bounded, Noised, Sealed
 
 MODEL = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "bias": np.array([7.0, 8.0], dtype=np.float32)}
 LAYOUT = Layout.of(MODEL)

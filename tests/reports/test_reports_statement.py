@@ -7,7 +7,7 @@ from kit.sample_record import sample_record
 
 from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.reports.page import statement
-from fednode.reports.record import ONE_MACHINE, RunRecord
+from fednode.reports.run_record import ONE_MACHINE, RunRecord
 
 
 def of_rounds(*numbers: int, **changes: object) -> RunRecord:

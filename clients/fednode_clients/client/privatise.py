@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.protocol.guarantees import Bounded, Noised, Sealed
 from fednode.protocol.spec import RoundSpec, Terms
-from fednode.protocol.values import Bounded, Noised, Sealed
 from fednode_crypto import Overflow, Rng
 from fednode_crypto.interfaces import Sealer
 from fednode_crypto.noise import discrete_gaussian

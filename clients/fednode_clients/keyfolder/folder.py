@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 
 from fednode.disk.atomic import write_whole
-from fednode.disk.private import make_private
+from fednode.disk.private_folder import make_private
 from fednode.disk.temp_files import sweep_temp_files
 from fednode.errors import ConfigError
 from fednode.protocol.cohort import Member, Role

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from fednode.cache.coherence.copies import Copy, Pending
+from fednode.cache.coherence.cached_copy import Copy, Pending
 from fednode.cache.coherence.messages import (
     Acknowledge,
     Acknowledgements,

@@ -23,7 +23,7 @@ from fednode.cache.files.format import (
 )
 from fednode.disk.atomic import temp_target
 from fednode.disk.locks import is_at, lock, open_folder, unlock
-from fednode.disk.private import make_private
+from fednode.disk.private_folder import make_private
 from fednode.errors import StoreError
 
 

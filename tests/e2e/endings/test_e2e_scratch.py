@@ -13,7 +13,7 @@ from fednode.assemble import flower_engine
 from fednode.assemble.flower_engine import SCRATCH
 from fednode.assemble.serve import simulated_keys
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder, temporary_folder_at
-from fednode.disk.private import make_private
+from fednode.disk.private_folder import make_private
 from fednode.errors import ConfigError, StoreError
 from fednode_clients.membership import NodeContext, key_folder, shared_root
 

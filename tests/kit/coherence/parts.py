@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.copies import Copy
+from fednode.cache.coherence.cached_copy import Copy
 from fednode.cache.coherence.directory import Directory
 from fednode.cache.coherence.line import LeaseHolder, Line, Serving
 from fednode.cache.coherence.messages import (
