@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.crypto.cks import exact_gaussian
 from kit.crypto.insecure import FakeWords, InsecureRng
 from numpy.typing import NDArray
 
@@ -251,3 +252,19 @@ def test_neighbours_are_uncorrelated() -> None:
     draws = discrete_gaussian(WIDE, 1_000_000, InsecureRng(15)) / 45_000
     for lag in (1, 2, 65_536):
         assert abs((draws[lag:] * draws[:-lag]).mean()) < 5 / math.sqrt(len(draws) - lag)
+
+
+@pytest.mark.parametrize("stddev", [Fraction(1, 2), Fraction(16, 5), Fraction(201, 2), Fraction(45_000)])
+def test_the_slow_exact_sampler_agrees(stddev: Fraction) -> None:
+    from scipy.stats import ks_2samp
+
+    slow = exact_gaussian(stddev**2, 3_000, InsecureRng(16))
+    fast = discrete_gaussian(stddev**2, 100_000, InsecureRng(17))
+    assert ks_2samp(slow, fast).pvalue > 1e-4
+
+
+def test_the_tests_notice_a_wrong_variance() -> None:
+    size, bound = 400_000, 40
+    draws = discrete_gaussian(SMALL, size, InsecureRng(18))
+    counts = np.bincount(draws + bound, minlength=2 * bound + 1)
+    assert p_value(counts, size * ideal(SMALL * Fraction(103, 100), bound)) < 1e-6
