@@ -50,6 +50,8 @@ class ChargeRecord:
 
     def __post_init__(self) -> None:
         whole("round", self.round_number, 0, _LAST_ROUND)
+        if not isinstance(self.event, DiscreteGaussianSum):
+            raise ValueError(f"unknown mechanism {type(self.event).__name__}: the ledger cannot price it")
         if not isinstance(self.survivors, tuple):
             raise ValueError("survivors must be a tuple of names")
         for name in self.survivors:

@@ -4,6 +4,8 @@ import hashlib
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kit.clocks import FakeClock
 
 from fednode.errors import StoreError
@@ -52,6 +54,19 @@ def test_any_byte_that_was_changed_is_noticed(flip):
         changed[at] ^= flip
         with pytest.raises(StoreError, match="ledger x, line"):
             replay(bytes(changed), "x")
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_stretch_that_was_overwritten_is_noticed(data):
+    """Any bytes but the true ones, anywhere before the last line's end."""
+    at = data.draw(st.integers(0, len(WHOLE) - 2))
+    fill = data.draw(st.binary(min_size=1, max_size=12))
+    changed = WHOLE[:at] + fill + WHOLE[at + len(fill) :]
+    if changed == WHOLE or not changed.endswith(b"\n"):
+        return
+    with pytest.raises(StoreError, match="line"):
+        replay(changed, "x")
 
 
 @pytest.mark.parametrize(

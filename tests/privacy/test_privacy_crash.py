@@ -91,6 +91,16 @@ def test_a_failed_fsync_stops_the_ledger_for_good(tmp_path, monkeypatch):
         ledger.charge(EVENT, 1, NAMES)
 
 
+def test_a_charge_survives_a_process_that_ends_at_once(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with child(path, 'ledger.charge(event, 1, ("ann", "bob")); os._exit(9)') as process:
+        process.communicate()
+    assert process.returncode == 9
+    with opened(path) as ledger:
+        assert [entry.charge.round_number for entry in ledger.entries] == [1]
+        assert ledger.spent > 0.0
+
+
 def test_every_acknowledged_charge_survives_a_kill(tmp_path):
     path = tmp_path / "ledger.jsonl"
     code = """

@@ -151,6 +151,13 @@ def test_a_closed_ledger_takes_nothing_more(tmp_path):
     assert path.read_bytes() == content
 
 
+def test_the_same_file_cannot_be_opened_twice(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with opened(path), pytest.raises(StoreError):
+        opened(path)
+    opened(path).close()
+
+
 def test_a_file_that_changes_while_in_use_is_noticed(tmp_path):
     path = tmp_path / "ledger.jsonl"
     with opened(path) as ledger:
@@ -178,3 +185,16 @@ def test_places_where_no_ledger_can_be(tmp_path):
 def test_a_blank_task_is_refused(tmp_path):
     with pytest.raises(ValueError, match="task"):
         opened(tmp_path / "ledger.jsonl", task=" ")
+
+
+def test_an_unknown_mechanism_is_refused(tmp_path):
+    class FakeEvent:
+        contributors, failure = 15, 0.0
+
+        def renyi_bound(self):
+            return EVENT.renyi_bound()
+
+    with opened(tmp_path / "ledger.jsonl") as ledger:
+        with pytest.raises(ValueError, match="FakeEvent"):
+            ledger.charge(FakeEvent(), 1, NAMES)
+        assert ledger.events == ()

@@ -78,8 +78,24 @@ def test_what_ann_sealed_cannot_be_presented_as_bobs():
     renamed = Signed(replace(WRITTEN.head, sender="client-2"), WRITTEN.signed.signature)
     stolen = Envelope.from_bytes(framed(renamed.to_bytes(), WRITTEN.body), 6)
     assert reason_of(stolen.signed.verified, small_cohort()) == "bad-signature"
+    # Bob may sign the same bytes himself: then they are Bob's, under Bob's name, with the same hash
+    signed_anew = BOB.signer.write("update", TOPIC, WRITTEN.body, {"point": 1})
+    assert signed_anew.signed.verified(small_cohort()).name == "client-2"
+    assert signed_anew.head.sha256 == WRITTEN.head.sha256
+    assert (
+        replace(ANN.signer, name="client-2").write("update", TOPIC).signed.signature
+        != BOB.signer.write("update", TOPIC).signed.signature
+    )
     forged = replace(ANN.signer, name="client-2").write("update", TOPIC)
     assert reason_of(forged.signed.verified, small_cohort()) == "bad-signature"
+
+
+def test_a_replay_for_another_round_says_so_in_what_was_signed():
+    later = ANN.signer.write("update", replace(TOPIC, round=4, spec=bytes(32)), WRITTEN.body, {"point": 1})
+    assert (later.head.round, later.head.spec) != (WRITTEN.head.round, WRITTEN.head.spec)
+    assert later.signed.signature != WRITTEN.signed.signature
+    moved = Signed(replace(WRITTEN.head, round=4, spec=bytes(32)), WRITTEN.signed.signature)
+    assert reason_of(moved.verified, small_cohort()) == "bad-signature"
 
 
 def test_who_is_not_enrolled_or_enrolled_with_another_key_does_not_verify():
@@ -98,6 +114,11 @@ def test_what_was_signed_does_not_change_with_what_it_was_made_from():
     envelope = ANN.signer.write("update", TOPIC, b"", about)
     about["point"] = 2
     assert envelope.signed.verified(small_cohort()) == ANN.public
+
+
+def test_a_pen_and_an_envelope_show_neither_key_nor_body():
+    assert "key" not in repr(ANN.signer)
+    assert "sealed" not in repr(WRITTEN)
 
 
 HOSTILE = {
@@ -141,6 +162,13 @@ HOSTILE_HEADS = [
 def test_a_head_out_of_bounds_is_malformed_whoever_signed_it(change):
     assert Head.from_bytes(WRITTEN.head.to_bytes()) == WRITTEN.head
     assert reason_of(Head.from_bytes, replace(WRITTEN.head, **change).to_bytes()) == "malformed"
+
+
+def test_no_nesting_gets_past_the_reader_and_stops_the_verifier():
+    for levels in (20, 900, 985, 990, 995, 2_000):
+        about = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
+        head = WRITTEN.head.to_bytes().replace(b'{"point":1}', about)
+        assert reason_of(Signed.from_bytes, bytes(64) + head) == "malformed"
 
 
 def test_a_changed_byte_anywhere_in_the_frame_is_refused():
