@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kit.cohort import TASK, FakeCohort, FakeSum, Size
-from kit.crypto.insecure import InsecureRng
 from kit.history.judging import judge
 
 from fednode.disk import atomic as files
@@ -93,17 +92,13 @@ def test_a_new_round_is_a_new_update(desk):
 
 @pytest.mark.parametrize(
     "change",
-    [{"clip": 0.5}, {"local_variance": 1 << 17}, {"assumed_colluders": 0}, {"deadline": 1.0}, {"divisor": 3.0}],
+    [{"clip": 0.5}, {"local_variance": 1 << 17}, {"assumed_colluders": 0}, {"deadline": 1.0}, {"divisor": 3.0}, None],
 )
 def test_a_second_spec_for_a_round(desk, change):
     desk.join(desk.spec())
-    desk.must_refuse(desk.spec(**change), "second-spec")
+    other = replace(desk.spec(), model_version=2) if change is None else desk.spec(**change)
+    desk.must_refuse(other, "second-spec")
     assert judge(desk.client, desk.spec()) is not None
-
-
-def test_another_model_version_is_another_spec(desk):
-    desk.join(desk.spec())
-    desk.must_refuse(replace(desk.spec(), model_version=2), "second-spec")
 
 
 def test_a_round_that_was_joined_but_whose_bytes_are_gone_is_not_sealed_again(desk):
@@ -112,24 +107,19 @@ def test_a_round_that_was_joined_but_whose_bytes_are_gone_is_not_sealed_again(de
     desk.must_refuse(desk.spec(), "second-spec")
 
 
-def test_an_unknown_task(desk):
-    desk.must_refuse(replace(desk.spec(), task="task-2"), "unknown-task")
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "reason"),
     [
-        lambda spec: replace(spec, cohort_digest=bytes(32)),
-        lambda spec: replace(spec, key_digest=bytes(32)),
-        lambda spec: replace(spec, sum_params=replace(spec.sum_params, dimension=6)),
+        (lambda spec: replace(spec, cohort_digest=bytes(32)), "another-task"),
+        (lambda spec: replace(spec, key_digest=bytes(32)), "another-task"),
+        (lambda spec: replace(spec, sum_params=replace(spec.sum_params, dimension=6)), "another-task"),
+        (lambda spec: replace(spec, task="task-2"), "unknown-task"),
+        # the round of the known vector is for holders
+        (lambda spec: replace(spec, round=0), "not-a-client"),
     ],
 )
-def test_another_cohort_key_or_sum(desk, change):
-    desk.must_refuse(change(desk.spec()), "another-task")
-
-
-def test_the_round_of_the_known_vector_is_for_holders(desk):
-    desk.must_refuse(desk.spec(0), "not-a-client")
+def test_another_task_cohort_key_or_sum(desk, change, reason):
+    desk.must_refuse(change(desk.spec()), reason)
 
 
 def test_a_holder_sends_no_updates(desk):
@@ -199,13 +189,9 @@ def test_one_judgement_is_good_for_one_update(desk):
     ("total", "words"),
     [
         (FakeSum(np.array([0, 0, np.nan, 0, 0])), "not finite"),
-        (FakeSum(np.array([0, np.inf, 0, 0, 0])), "not finite"),
-        (FakeSum(np.full(5, 1e200)), "not finite"),
         (FakeSum(np.zeros(4)), "4,"),
         (FakeSum(np.zeros((5, 5))), "sum of 5"),
         (FakeSum(np.zeros(5), clip=2.0), "clipped to 2"),
-        (FakeSum(np.zeros(5), clip=0.0), "clipped to 0"),
-        (FakeSum(np.zeros(5), clip=float("nan")), "clipped to nan"),
     ],
 )
 def test_a_sum_that_no_honest_training_gives_is_not_sent(desk, total, words):
@@ -235,13 +221,6 @@ def test_an_update_that_cannot_be_recorded_is_not_sent(desk, monkeypatch):
     assert len(desk.join(desk.spec())) > 0
 
 
-def test_zeros_are_sealed_like_everything_else(desk):
-    desk.kit.speaking = "client-1"
-    frame = desk.join(desk.spec(), np.zeros(5))
-    assert np.abs(desk.kit.plain["client-1"]).max() > 0
-    assert len(frame) == len(desk.join(desk.spec(2), np.ones(5)))
-
-
 # --- refusals
 
 
@@ -260,12 +239,3 @@ def test_a_refusal_is_signed_and_readable(desk, fault, reason, detail):
     assert envelope.signed.verified(desk.kit.cohort).name == "client-1"
     assert (envelope.about.text("reason", 64), envelope.about.text("detail", 512)) == (reason, detail)
     assert envelope.head.spec == desk.spec().digest()
-
-
-def test_bytes_that_are_no_task_are_refused(desk):
-    rng = InsecureRng(3)
-    task = ask_frame("task", TASK, {"cohort": rng.bytes(100), "params": rng.bytes(20)})
-    for frame in (task, task[:-1], task[:20] + b"x" + task[21:], rng.bytes(300), b""):
-        with pytest.raises(PeerFault):
-            desk.client.take_task(frame)
-    assert judge(desk.client, desk.spec()) is None

@@ -93,13 +93,6 @@ def test_state_is_kept_by_name_and_stays_inside(folder):
     assert folder.state.get("share/a") is None and folder.state.get("share/b") == b"share/b"
 
 
-def test_the_record_is_what_was_written_in_order(folder):
-    assert folder.audit_log.entries() == []
-    for number in (1, 2, 3):
-        folder.audit_log.append({"opened": "task", "round": number})
-    assert KeyFolder.open(folder.path).audit_log.entries() == [{"opened": "task", "round": n} for n in (1, 2, 3)]
-
-
 @pytest.mark.parametrize("torn", [b"{", b'{"opened":"task","round":2}', b"\x00\x00"])
 def test_a_line_that_a_crash_left_without_its_end_does_not_count_and_does_not_spread(folder, torn):
     folder.audit_log.append({"round": 1})

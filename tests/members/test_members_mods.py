@@ -15,13 +15,14 @@ from fednode.protocol.model import Layout, model_digest
 from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.records import arrays_of, frame_of, to_arrays, to_content
+from fednode_clients.client import client as client_module
 from fednode_clients.client.model_copy import ModelCopyStore
 from fednode_clients.keyfolder.audit_log import AuditLog
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.limits import MemberLimits
 from fednode_clients.membership import MemberParts, Members, NodeContext, key_folder, member_name
-from fednode_clients.mods import clip_of, gradient_sum, limits_mod, privacy_mods, query_frame, read_sum, sealing_mod
+from fednode_clients.mods import clip_of, gradient_sum, limits_mod, query_frame, read_sum, sealing_mod
 from fednode_crypto.identity import SigningKey
 
 ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
@@ -162,10 +163,6 @@ def test_sealing_without_consent(stage):
     assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
-def test_consent_alone_is_not_what_the_mods_are(stage):
-    assert len(privacy_mods(MemberParts())) == 2 and len(privacy_mods()) == 2
-
-
 def sum_of(arrays, clip=1.0, records=3):
     return lambda: RecordDict(
         {"gradient-sum": to_arrays(arrays), "count": MetricRecord({"records": records, "clip": clip})}
@@ -176,7 +173,6 @@ BAD_SUMS = {
     "raw arrays": lambda: RecordDict({"arrays": to_arrays(ARRAYS)}),
     "nothing": RecordDict,
     "no count": lambda: RecordDict({"gradient-sum": to_arrays(ARRAYS)}),
-    "half a count": lambda: RecordDict({"gradient-sum": to_arrays(ARRAYS), "count": MetricRecord({"records": 3})}),
     "no sum": lambda: RecordDict({"count": MetricRecord({"records": 3, "clip": 1.0})}),
     "a config": lambda: RecordDict(
         {"gradient-sum": ConfigRecord({"a": 1}), "count": MetricRecord({"records": 3, "clip": 1.0})}
@@ -185,7 +181,6 @@ BAD_SUMS = {
     "another name": sum_of({"w": np.zeros((2, 2)), "c": np.zeros(1)}),
     "another order": sum_of({"b": np.zeros(1), "w": np.zeros((2, 2))}),
     "integers": sum_of({"w": np.zeros((2, 2), dtype=np.int64), "b": np.zeros(1)}),
-    "booleans": sum_of({"w": np.zeros((2, 2), dtype=bool), "b": np.zeros(1)}),
     "complex": sum_of({"w": np.zeros((2, 2), dtype=complex), "b": np.zeros(1)}),
     "NaN": sum_of({"w": np.full((2, 2), np.nan), "b": np.zeros(1)}),
     "infinity": sum_of({"w": np.zeros((2, 2)), "b": np.full(1, np.inf)}),
@@ -202,25 +197,11 @@ def test_anything_but_a_clipped_sum_becomes_a_refusal(stage, content):
     assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
-def test_float32_sums_are_taken(stage):
-    content = sum_of({"w": np.full((2, 2), 0.5, dtype=np.float32), "b": np.zeros(1, dtype=np.float32)})
-    assert stage.run(stage.message(), answering(content)).head.kind == "update"
-
-
-def test_more_records_than_the_terms_allow_are_heard_as_many(stage):
-    content = sum_of({"w": np.full((2, 2), 1e6), "b": np.zeros(1)}, records=10**7)
+@pytest.mark.parametrize("records", [3, 24.0, -1, [7], 10**7])
+def test_how_many_records_there_were_is_not_read(stage, records):
+    content = sum_of({"w": np.full((2, 2), 1e6, np.float32), "b": np.zeros(1, np.float32)}, records=records)
     assert stage.run(stage.message(), answering(content)).head.kind == "update"
     assert np.abs(stage.kit.plain["client-1"]).max() <= 8 * 2**8 + 256 * 8
-
-
-def test_an_exception_of_the_training_function_is_not_sealed(stage):
-    def broken(message):
-        raise ZeroDivisionError("the label of client 7 is 3")
-
-    envelope = stage.run(stage.message(), broken)
-    assert reason_of(envelope) == "training-failed"
-    assert envelope.about.text("detail", 512) == "the training function raised an error; see this member's log"
-    assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
 def raising(make):
@@ -259,12 +240,6 @@ def test_no_refusal_depends_on_what_was_trained_on(stage, kind):
     first, second = ((one.head.kind, one.head.about, one.body, one.head.size) for one in said)
     assert first == second and first[0] == "refusal"
     assert "73119" not in str(first) and "label" not in str(first).lower()
-
-
-@pytest.mark.parametrize("records", [3, 24.0, -1, [7]])
-def test_how_many_records_there_were_is_not_read(stage, records):
-    good = {"w": np.zeros((2, 2)), "b": np.zeros(1)}
-    assert stage.run(stage.message(), answering(sum_of(good, records=records))).head.kind == "update"
 
 
 def test_a_member_without_the_memory_refuses_and_goes_on(stage, monkeypatch):
@@ -355,28 +330,25 @@ def full_disk(*_):
 
 @pytest.mark.parametrize(
     ("part", "verb", "trained"),
-    [(StateFiles, "get", 0), (AuditLog, "entries", 0), (AuditLog, "append", 1), (StateFiles, "put", 1)],
+    [
+        (StateFiles, "get", 0),
+        (AuditLog, "entries", 0),
+        (AuditLog, "append", 1),
+        (StateFiles, "put", 1),
+        (ModelCopyStore, "_keep", 0),
+        (client_module, "exclusive", 1),
+    ],
 )
 def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, part, verb, trained):
-    monkeypatch.setattr(part, verb, full_disk)
-    envelope = stage.run(stage.message(), honest)
+    with monkeypatch.context() as disk:
+        disk.setattr(part, verb, full_disk)
+        envelope = stage.run(stage.message(), honest)
     assert reason_of(envelope) == "member-storage" and len(stage.seen) == trained
     detail = envelope.about.text("detail", 512)
     assert "No space left on device" in detail and "secret" not in detail
     assert (envelope.head.round, envelope.head.spec) == (1, stage.spec.digest())
-
-
-def test_a_disk_that_fails_while_a_model_is_kept(tmp_path, monkeypatch):
-    stage = Stage(tmp_path)
-    monkeypatch.setattr(ModelCopyStore, "_keep", full_disk)
-    assert reason_of(stage.run(stage.message(), honest)) == "member-storage" and stage.seen == []
-    monkeypatch.undo()
-    assert stage.run(stage.message(), honest).head.kind == "update"
-
-
-def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
-    monkeypatch.setattr("fednode_clients.client.client.exclusive", full_disk)
-    assert reason_of(stage.run(stage.message(), honest)) == "member-storage"
+    # a round that was recorded and not kept is not sealed a second time
+    assert stage.run(stage.message(), honest).head.kind == ("refusal" if verb == "put" else "update")
 
 
 @pytest.mark.parametrize(
@@ -386,8 +358,6 @@ def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
         (OSError("the label of client 7 is 3"), "OSError"),
         # a number that no system has is the training function's own word
         (OSError(634_188_160, "x"), "OSError"),
-        (OSError(-7, "x"), "OSError"),
-        (OSError(10**30, "x"), "OSError"),
         (OSError("the label", "is 3"), "OSError"),
         (OSError([3], "x"), "OSError"),
         (OSError(True, "x"), "OSError"),
@@ -430,9 +400,11 @@ def test_a_refused_query_names_what_it_is_about(stage):
 
 def test_limits_come_from_the_members_own_configuration(tmp_path):
     kit = FakeCohort(tmp_path, Size(clients=3, holders=2))
-    own = {"name": "client-1", "floor-survivors": 7, "min-noise": 2, "max-rounds": 5}
-    client = kit.members("client-1").client(NodeContext(1, own, {"floor-survivors": 1, "min-noise": 0.0}))
-    assert client._limits == MemberLimits(7, 2.0, 5)
+    own = {"name": "client-1", "floor-survivors": 7, "min-noise": 2, "max-rounds": 5, "max-tasks": 7}
+    client = kit.members("client-1").client(
+        NodeContext(1, own, {"floor-survivors": 1, "min-noise": 0.0, "max-tasks": 10**6})
+    )
+    assert client._limits == MemberLimits(7, 2.0, 5, max_tasks=7)
 
 
 @pytest.mark.parametrize(("old", "new"), [("min-survivors", "floor-survivors"), ("z-min", "min-noise")])

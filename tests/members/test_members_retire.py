@@ -8,7 +8,7 @@ from kit.cohort import TASK, FakeCohort, Size
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
-from fednode.protocol.requests import TaskCard, ask_frame, key_request
+from fednode.protocol.requests import TaskCard, ask_frame
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import Retired, retire
 from fednode_crypto.identity import SigningKey
@@ -18,8 +18,7 @@ OWN = {"identity.json", "enrolment.pub"}
 
 
 @pytest.fixture(params=SIZES)
-def cohort(tmp_path, request, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda _descriptor: None)
+def cohort(tmp_path, request):
     made = FakeCohort(tmp_path, SIZES[request.param])
     assert made.begun().run_round(1).cause == ""
     return made
@@ -59,17 +58,6 @@ def test_every_request_of_a_closed_task_is_refused_and_a_new_task_is_taken(cohor
     if cohort.size.scheme == "ring":
         give(cohort, name, "task-2")
     assert retire(folder, ["task-7"]).closed == 2 + (cohort.size.scheme == "ring")
-
-
-def test_a_folder_that_was_put_back_refuses_what_it_knew_then(cohort, tmp_path):
-    name = "holder-1"
-    path = cohort.folder(name).path
-    shutil.copytree(path, tmp_path / "copy")
-    shutil.rmtree(path)
-    shutil.copytree(tmp_path / "copy", path)
-    retire(KeyFolder.open(path))
-    cohort.restart(name)
-    assert {reason(cohort, name, request) for request in asked(cohort, name)} == {"retired"}
 
 
 def test_identity_and_trust_alone_are_a_member_and_know_no_task(cohort):
@@ -134,13 +122,6 @@ def test_a_mark_that_cannot_be_read_is_no_permission(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "exists", denied)
     with pytest.raises(StoreError, match="Permission denied"):
         folder.tasks.require_open(TASK)
-
-
-def test_a_retired_holder_gives_no_key_for_a_later_round(cohort):
-    retire(cohort.folder("holder-1"))
-    if cohort.scheme.boxed:
-        with pytest.raises(PeerFault, match="retired"):
-            cohort.holder("holder-1").handle(key_request(TASK, 2))
 
 
 def test_a_named_task_that_the_folder_does_not_know_is_closed_and_said(cohort):

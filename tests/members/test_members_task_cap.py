@@ -13,7 +13,6 @@ from fednode.protocol.requests import TaskCard, ask_frame
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
 from fednode_clients.limits import MemberLimits
-from fednode_clients.membership import MemberParts, Members, NodeContext
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 
@@ -131,11 +130,3 @@ def test_tasks_that_were_closed_make_room_and_stay_refused_for_ever(tmp_path: Pa
     give(kit, member, TaskCard("another", task.cohort, task.sum_params))
     with pytest.raises(PeerFault, match="task-cap"):
         give(kit, member, TaskCard("a third", task.cohort, task.sum_params))
-
-
-def test_the_cap_is_the_members_own(tmp_path: Path) -> None:
-    KeyFolder.create(tmp_path / "client-1", "client-1", SigningKey.generate().public)
-    for node, most in (({}, 1_000), ({"max-tasks": 7}, 7)):
-        own = {"key-folder": str(tmp_path / "client-1"), **node}
-        client = Members(MemberParts()).client(NodeContext(1, own, {"max-tasks": 1_000_000}))
-        assert client._limits.max_tasks == most
