@@ -47,10 +47,6 @@ def test_bounds_go_up(value: float, text: str) -> None:
     assert bound(value) == text
 
 
-def test_zeros_may_be_kept_so_that_a_column_lines_up() -> None:
-    assert (number(1.7, zeros=True), bound(2.49, zeros=True), number(1.7)) == ("1.700", "2.490", "1.7")
-
-
 near_tens = st.builds(lambda exponent, off: 10.0**exponent * (1 - off), st.integers(-290, 290), st.floats(0, 1e-3))
 
 

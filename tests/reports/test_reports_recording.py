@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from kit.clocks import FakeClock
 
 from fednode.assemble.claims import ONE_LIE
@@ -57,23 +56,6 @@ def test_the_record_and_its_statement_say_whose_work_the_sum_is(tmp_path: Path) 
     assert "TenSEAL's BFV, a standard scheme" in statement(bfv) and "95 by core-SVP" in statement(bfv)
     assert [claim.how for claim in bfv.claims.assumed if claim.what == "The node follows the protocol"] == [ONE_LIE]
     assert ONE_LIE in statement(bfv) and "joint secret key" in ONE_LIE
-
-
-def test_a_run_without_a_sum_verifies_none(tmp_path: Path) -> None:
-    assert [claim.what for claim in recorded(tmp_path).claims.verified] == ["No sum was opened"]
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
-        (0, "No survivor reveals its noise"),
-        (1, "At most 1 survivor reveals its noise"),
-        (2, "At most 2 survivors reveal their noise"),
-    ],
-)
-def test_colluders_are_counted_in_words_that_agree(tmp_path: Path, count: int, words: str) -> None:
-    record = recorded(tmp_path, assumed_colluders=count)
-    assert words in [claim.what for claim in record.claims.assumed]
 
 
 def test_the_outcome_counts_rounds_in_words_that_agree(tmp_path: Path) -> None:

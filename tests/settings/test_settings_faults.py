@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.members import member_names
 from fednode.settings import Fault, RunSettings, parse_fault
 from fednode.settings.faults import ROLE_OF
 
@@ -43,7 +42,7 @@ def test_examples(text, fault):
         ("garbage@3", "write KIND@ROUND:MEMBER"),
         ("garbage@3:client-04:x", "write KIND@ROUND:MEMBER"),
         ("garbge@3:client-04", "did you mean 'garbage'"),
-        ("garbage@0:client-04", "rounds count from 1"),
+        ("foo@3:client-04", r"'foo'.*lost-before-upload, (?!.*did you mean)"),
         ("garbage@4-3:client-04", "round 3 comes before round 4"),
     ],
 )
@@ -64,12 +63,6 @@ def test_settings_take_faults_as_a_list_or_with_commas():
     assert RunSettings(faults=wanted).faults == wanted
 
 
-def test_faults_name_members_as_the_run_names_them():
-    for clients in (4, 9, 20, 100):
-        last = member_names("client", clients)[-1]
-        assert RunSettings(clients=clients, faults=[f"slow@1:{last}"]).faults[0].member == last
-
-
 @pytest.mark.parametrize(
     ("clients", "written", "member"),
     [
@@ -85,19 +78,9 @@ def test_a_member_is_known_whatever_its_zeros(clients, written, member):
 
 
 @pytest.mark.parametrize(
-    "member", ["client-0", "client-7", "client-", "client-x", "client-³", "4", "holder-1", "client--4"]
+    "member",
+    ["client-0", "client-7", "client-", "client-x", "client-³", "4", "holder-1", "client--4", f"client-1{'0' * 8}4"],
 )
 def test_a_member_that_the_run_does_not_have_is_refused(member):
     with pytest.raises(ValueError, match="none of client-1 to client-6"):
         RunSettings(clients=6, faults=[f"garbage@3:{member}"])
-
-
-def test_a_number_longer_than_any_is_no_member():
-    with pytest.raises(ValueError, match="none of client-1 to client-6"):
-        RunSettings(clients=6, faults=[f"garbage@3:client-1{'0' * 8}4"])
-
-
-def test_a_kind_that_is_like_no_other_gets_the_list_and_no_guess():
-    with pytest.raises(ValueError, match=r"'foo'.*lost-before-upload, ") as refused:
-        parse_fault("foo@3:client-04")
-    assert "did you mean" not in str(refused.value)

@@ -26,11 +26,6 @@ def test_support_loads_with_its_source():
     assert "Apache-2.0" in data.source
 
 
-def test_texts_do_not_print():
-    data = load("support")
-    assert data.train.texts[0] not in repr(data)
-
-
 def test_banking77_reads_quoted_line_breaks(tmp_path):
     write(tmp_path / "train.csv", BANK)
     write(tmp_path / "test.csv", BANK)
@@ -41,54 +36,21 @@ def test_banking77_reads_quoted_line_breaks(tmp_path):
     assert "CC BY 4.0" in data.source
 
 
-def test_banking77_without_its_folder_says_where_it_comes_from(tmp_path):
-    with pytest.raises(DataError, match=r"PolyAI-LDN/task-specific-datasets.*--data-dir"):
-        load("banking77")
-    with pytest.raises(DataError, match=r"train\.csv"):
-        load("banking77", tmp_path)
-
-
-def test_unknown_name_says_what_there_is():
-    with pytest.raises(DataError, match="'support', 'banking77'"):
-        load("bankng77")
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "is empty; it needs a header, text,label, and a record a line"),
         (" \n\n", "is empty"),
-        (
-            "text,intent\na,b\n",
-            "'label'.* text, intent.*--label-column",
-        ),
         ("said,label\na,b\n", "'text'.* said, label.*--text-column"),
-        ("text;label\na;b\n", "semicolons"),
         ("text\tlabel\na\tb\n", "tabs"),
-        ("text,label\n", "no records below its header"),
-        ("text,label\na,x\n ,y\n", "line 3:.*empty"),
         ("text,label\na,x\nb\n", "line 3:.*empty"),
-        ("text,label\na,x\nb,c,y\n", "line 3:.*fields"),
-        ('text,label\na,x\n"b,y\nc,y\n', "line 3:.*CSV"),
         ('text,label\n"a\nb",x\n"c"d,y\n', "line 4:.*CSV"),
         ('text,label\n"a\nb",x\n"c\nd",\n', "line 4:.*empty"),
-        (f"text,label\na,x\n{'b' * 140_000},y\n", "line 3:.*131,072"),
-        ("text,label,text\na,x,b\n", "2 columns 'text'"),
         ("label,text,label\nx,a,y\n", "2 columns 'label'"),
-        (b"text,label\na,x\nb\xff,y\n", "line 3:.*0xff"),
-        ("text,label\na,x\nb,x\n", "one label only"),
     ],
 )
-def test_bad_files_get_one_clear_sentence(tmp_path, content, says):
+def test_bad_files_are_refused_by_their_line_or_column(tmp_path, content, says):
     with pytest.raises(DataError, match=says):
         load_csv(write(tmp_path / "mine.csv", content), CsvLayout())
-
-
-def test_missing_file_and_folder_are_data_errors(tmp_path):
-    with pytest.raises(DataError, match=r"none\.csv"):
-        load(str(tmp_path / "none.csv"))
-    with pytest.raises(DataError, match="cannot be read"):
-        load_csv(tmp_path, CsvLayout())
 
 
 def test_test_part_with_a_label_nobody_trains_is_refused(tmp_path):
@@ -146,27 +108,15 @@ def test_csv_split_is_stratified_seeded_and_loses_nothing(tmp_path_factory, coun
         held_out = int((data.test.labels == label).sum())
         assert held_out == min(count - 1, max(1, round(0.2 * count)))
     assert load_csv(path, CsvLayout(seed=seed)).test.texts == data.test.texts
-
-
-def test_another_seed_holds_other_records_out(tmp_path):
-    path = write(tmp_path / "mine.csv", "text,label\n" + "".join(f"t{i},l{i % 2}\n" for i in range(200)))
-    assert load_csv(path, CsvLayout(seed=1)).test.texts != load_csv(path, CsvLayout(seed=2)).test.texts
-
-
-def test_a_column_that_no_setting_names_is_not_to_be_named(tmp_path):
-    for part in ("train.csv", "test.csv"):
-        write(tmp_path / part, "text,intent\na,b\n")
-    with pytest.raises(DataError, match="'category'"):
-        load("banking77", tmp_path)
+    if len(data.train) > 60:
+        assert load_csv(path, CsvLayout(seed=seed + 1)).test.texts != data.test.texts
 
 
 @pytest.mark.parametrize(
     ("step", "load_it"),
     [
         ("is_file", lambda folder: load("banking77", folder)),
-        ("read_bytes", lambda folder: load("banking77", folder)),
         ("read_bytes", lambda folder: load(str(folder / "train.csv"))),
-        ("is_file", lambda folder: load(str(folder / "messages"))),
         ("open", lambda folder: load_vectors(folder / "train.csv", 1, 1)),
     ],
 )
@@ -180,8 +130,3 @@ def test_what_this_user_may_not_read_is_a_data_error_that_says_so(tmp_path, monk
     monkeypatch.setattr(Path, step, refuse)
     with pytest.raises(DataError, match="Permission denied"):
         load_it(tmp_path)
-
-
-def test_a_name_too_long_for_a_path_is_a_data_error():
-    with pytest.raises(DataError, match=r"there is no data set|cannot be read"):
-        load("x" * 5000)

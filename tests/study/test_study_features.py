@@ -69,7 +69,6 @@ def test_vectors_load_at_the_row_length(tmp_path):
     ("arrays", "says"),
     [
         ({"train": np.zeros((5, 8))}, "no array 'test'"),
-        ({"train": np.zeros((5, 8)), "test": np.zeros((3, 8))}, "'test' has 3 vectors and the data set 2 records"),
         ({"train": np.zeros((5, 8)), "test": np.zeros((2, 7))}, "use one encoder"),
         ({"train": np.zeros(5), "test": np.zeros((2, 8))}, "must be floating"),
         ({"train": np.zeros((5, 8), np.int64), "test": np.zeros((2, 8))}, "must be floating"),
@@ -83,17 +82,12 @@ def test_bad_vectors_get_one_clear_sentence(tmp_path, arrays, says):
         load_vectors(tmp_path / "v.npz", 5, 2)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04junk", b"no archive at all"])
-def test_files_that_are_no_archives_are_refused(tmp_path, content):
-    (tmp_path / "v.npz").write_bytes(content)
-    with pytest.raises(DataError, match="not an NPZ file"):
-        load_vectors(tmp_path / "v.npz", 1, 1)
-
-
-def test_a_lone_npy_file_and_no_file_are_refused(tmp_path):
+def test_files_that_are_no_archives_and_no_file_are_refused(tmp_path):
     np.save(tmp_path / "v.npy", np.zeros((2, 2)))
-    with pytest.raises(DataError, match="not an NPZ file"):
-        load_vectors(tmp_path / "v.npy", 1, 1)
+    for content in (b"", b"PK\x03\x04junk", (tmp_path / "v.npy").read_bytes()):
+        (tmp_path / "v.npz").write_bytes(content)
+        with pytest.raises(DataError, match="not an NPZ file"):
+            load_vectors(tmp_path / "v.npz", 1, 1)
     with pytest.raises(DataError, match="there is no file"):
         load_vectors(tmp_path / "none.npz", 1, 1)
 

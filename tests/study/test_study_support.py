@@ -1,5 +1,4 @@
 import hashlib
-import re
 from collections import Counter
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from fednode_study import support
 from fednode_study.data import load
 from fednode_study.features import HashedText
-from fednode_study.support_grammar import BACKGROUND, CLOSERS, OPENERS, WORDS
 from fednode_study.support_intents import INTENTS
 
 PINNED = "0201c6cf754e10fa5c68c42b341b70b28a14e5dbca08d25bb319b6a2e704c5dd"
@@ -35,35 +33,6 @@ def test_sizes_and_balance(rows):
 
 def test_no_message_stands_twice_or_in_both_splits(rows):
     assert len({support.plain(text) for text, _, _ in rows}) == len(rows)
-
-
-def test_every_message_is_finished_text(rows):
-    for text, _, _ in rows:
-        assert text == text.strip()
-        assert not re.search(r"[(){}|/]", text)
-        assert 3 <= len(text) <= 300
-
-
-def test_grammar_names_only_words_and_topics_that_exist():
-    used = [line for intent in INTENTS.values() for line in intent.requests]
-    used += [line for lines in (*BACKGROUND.values(), OPENERS, CLOSERS, *WORDS.values()) for line in lines]
-    assert {name for line in used for name in re.findall(r"\{(\w+)\}", line)} <= set(WORDS)
-    assert {topic for intent in INTENTS.values() for topic in intent.topics} <= set(BACKGROUND)
-    assert all(line.count("(") == line.count(")") for line in used)
-
-
-def test_expand_decides_the_innermost_choice_first():
-    seen = {support.expand("(a (b|c)|d|) {day}", support.Draws(str(i))).split()[0] for i in range(200)}
-    assert {"a", "d"} <= seen
-    assert "(" not in "".join(seen)
-
-
-def test_draws_depend_on_the_name_alone():
-    first, again, other = (support.Draws(name) for name in ("x", "x", "y"))
-    drawn = [first.below(1000) for _ in range(200)]
-    assert drawn == [again.below(1000) for _ in range(200)]
-    assert drawn != [other.below(1000) for _ in range(200)]
-    assert all(0 <= number < 1000 for number in drawn)
 
 
 def test_a_linear_model_stays_below_98_percent_and_does_learn():
