@@ -28,21 +28,6 @@ def test_a_record_with_a_nan_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("call", ["write", "fsync"])
-def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    write_reports(sample_record(), tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-
-    def refuse(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync" if call == "fsync" else "open", refuse)
-    with pytest.raises(StoreError, match="No space left"):
-        write_reports(replace(sample_record(), run_id="second"), tmp_path)
-    monkeypatch.undo()
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 def test_a_disk_that_fills_between_the_two_leaves_no_json_without_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

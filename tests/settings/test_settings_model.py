@@ -12,13 +12,6 @@ from pydantic import ValidationError
 from fednode.settings import RunSettings
 
 
-def test_the_defaults_are_the_run_of_the_readme():
-    run = RunSettings()
-    assert (run.data, run.clients, run.rounds, run.epsilon, run.delta, run.clip) == ("support", 20, 20, 8.0, 1e-5, 1.0)
-    assert (run.min_survivors, run.assumed_colluders, run.holders, run.threshold) == (15, 1, 5, 4)
-    assert (run.scheme, run.engine, str(run.out), run.faults) == ("ring", "inproc", "runs", ())
-
-
 @given(st.integers(4, 100_000))
 @settings(max_examples=50, deadline=None)
 def test_three_quarters_of_the_clients_must_survive_unless_said_otherwise(clients):
