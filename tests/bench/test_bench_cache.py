@@ -8,7 +8,6 @@ import pytest
 from benchmarks.cache import array, hot, limits, many, report, suite, sweep
 from benchmarks.cache.invalidation import BATCH, ONE_BY_ONE, ROUND_TRIP
 from benchmarks.cache.suite import CacheOptions
-from benchmarks.harness.processes import RowFailed
 from benchmarks.harness.suite import Measured
 from benchmarks.harness.verdicts import Outcome
 from benchmarks.trace.suite import Ratios, Replayed
@@ -126,23 +125,6 @@ def test_every_row_is_a_process_of_its_own_and_the_trace_needs_a_file(tmp_path, 
     measured = suite.run_cache(CacheOptions(("trace", "many"), path, suite.QUICK), made)
     assert measured.answers["trace"].accesses == 2 and not measured.full
     assert [job.asked for job in made.processes.jobs] == [{"windows": 5}]
-
-
-def test_a_broken_row_fails_with_its_reason_and_the_others_are_reported(session):
-    def answer(job):
-        if job.name == "many":
-            raise RowFailed("the process of many ended with code -9 and no answer")
-        if job.name == "columns":
-            raise KeyError("spreads")
-        return GOOD[job.name]
-
-    made, _ = session(answer)
-    measured = suite.run_cache(CacheOptions(("hot", "many", "columns", "frozen"), sizes=suite.QUICK), made)
-    verdicts = limits.judged(measured)
-    failed = [verdict.line() for verdict in verdicts if verdict.outcome is Outcome.FAIL]
-    assert len(failed) == 2 and any("code -9" in line for line in failed)
-    document = json.loads(json.dumps(report.results(measured, verdicts).document))
-    assert set(document["rows"]) == {"hot", "frozen"} and set(document["broken"]) == {"many", "columns"}
 
 
 def test_the_words_hold_the_tables_and_the_document_everything():
