@@ -18,7 +18,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     """A new private folder in the system's temporary folder, locked for the block and removed after it.
 
     `remove_abandoned` leaves it alone while this process, or a child forked from it, lives, also in another pid
-    namespace. A forked child that leaves the block does not remove the folder. Raises `StoreError`.
+    namespace. Raises `StoreError`.
     """
     with _removed_after(*_make(prefix)) as folder:
         yield folder
@@ -58,12 +58,10 @@ def remove_abandoned(
 
 @contextmanager
 def _removed_after(folder: Path, held: int) -> Iterator[Path]:
-    owner = os.getpid()
     try:
         yield folder
     finally:
-        if os.getpid() == owner:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         os.close(held)
 
 

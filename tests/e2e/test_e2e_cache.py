@@ -3,6 +3,7 @@
 import shutil
 import socket
 import tempfile
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from urllib.error import URLError
@@ -149,20 +150,33 @@ def test_a_server_that_could_evict_is_refused(tmp_path, server):
     assert isinstance(result.error, ConfigError) and "noeviction" in str(result.error)
 
 
+class AtEachRound(Observer):
+    """Calls `ask` with the number of each round that is over and a connection to the running node."""
+
+    def __init__(self, root: Path, ask: Callable[[int, LiveNode], object]) -> None:
+        self._root, self._ask = root, ask
+
+    def round_done(self, progress):
+        (folder,) = (self._root / "runs").iterdir()
+        with LiveNode(folder) as node:
+            self._ask(progress.round, node)
+
+
+def watched(root: Path, ask: Callable[[int, LiveNode], object], **changes: object) -> Path:
+    """The folder of a run that went well while it was watched."""
+    result = run_inproc(small_settings(root, **changes), AtEachRound(root, ask), StopFlag())
+    assert result.error is None
+    return result.folder
+
+
 @pytest.mark.parametrize("kind", ["file", "memory", "redis"])
 def test_a_running_node_tells_its_numbers_and_shows_no_update(tmp_path, server, kind):
     seen = {}
 
-    class Watching(Observer):
-        def round_done(self, progress):
-            (folder,) = (tmp_path / "runs").iterdir()
-            with LiveNode(folder) as node:
-                seen[progress.round] = node.stats()[1]
-                seen["keys"] = node.ask("keys")["keys"]
+    def watch(number, node):
+        seen[number], seen["keys"] = node.stats()[1], node.ask("keys")["keys"]
 
-    settings = small_settings(tmp_path, rounds=2, **place_of(kind, server, tmp_path))
-    result = run_inproc(settings, Watching(), StopFlag())
-    assert result.error is None
+    watched(tmp_path, watch, rounds=2, **place_of(kind, server, tmp_path))
     assert seen[2]["parameters"].hits > 0 and seen[2]["parameters"].pinned_bytes > 0
     assert seen[2]["updates"].pinned_entries == 0 and seen[2]["updates"].sets > 0
     assert {store for store, _ in seen["keys"]} == {"parameters", "downloads"}
@@ -171,21 +185,16 @@ def test_a_running_node_tells_its_numbers_and_shows_no_update(tmp_path, server, 
 def test_a_default_run_loads_once_serves_from_memory_and_lets_versions_expire(tmp_path):
     seen = []
 
-    class Watching(Observer):
-        def round_done(self, progress):
-            (folder,) = (tmp_path / "runs").iterdir()
-            with LiveNode(folder) as node:
-                seen.append(node.stats()[1])
-            # a superseded version lives for a sixtieth of the deadline
-            SystemClock().sleep(0.2)
+    def watch(_number, node):
+        seen.append(node.stats()[1])
+        # a superseded version lives for a sixtieth of the deadline
+        SystemClock().sleep(0.2)
 
-    settings = small_settings(tmp_path, rounds=4, deadline=6.0)
-    result = run_inproc(settings, Watching(), StopFlag())
-    assert result.error is None
+    watched(tmp_path, watch, rounds=4, deadline=6.0)
     last, before = seen[-1], seen[-2]
     # a round loads its one chunk list: the request and each of the model's arrays, and serves all clients from memory
     assert last["downloads"].loads - before["downloads"].loads == 3
-    assert last["downloads"].hits - before["downloads"].hits == 3 * (settings.clients - 1)
+    assert last["downloads"].hits - before["downloads"].hits == 3 * (small_settings(tmp_path).clients - 1)
     assert last["parameters"].hits > 0 and last["parameters"].expiries >= 6
     assert last["parameters"].deletes == 0 and last["parameters"].invalidations > 0
     assert last["parameters"].pinned_entries == 3
@@ -215,55 +224,36 @@ def test_an_address_that_is_taken_ends_the_run_before_a_client_is_asked(tmp_path
     assert report_of(result.folder)["rounds"] == []
 
 
-def test_what_is_tuned_while_it_runs_stands_in_the_log(tmp_path):
-    class Tuning(Observer):
-        def round_done(self, progress):
-            (folder,) = (tmp_path / "runs").iterdir()
-            if progress.round == 1:
-                with LiveNode(folder) as node:
-                    node.ask("tune", changes=[["downloads", "jitter", 0.05]])
-
-    result = run_inproc(small_settings(tmp_path, rounds=2), Tuning(), StopFlag())
-    assert result.error is None
-    assert "jitter" in (result.folder / "run.log").read_text()
-
-
 def test_staleness_is_tuned_within_what_the_members_were_told(tmp_path):
     seen = {}
 
-    class Tuning(Observer):
-        def round_done(self, progress):
-            (folder,) = (tmp_path / "runs").iterdir()
-            with LiveNode(folder) as node:
-                seen[progress.round] = node.stats()[1]["parameters"]
-                if progress.round == 1:
-                    node.ask("tune", changes=[["parameters", "staleness", 0]])
-                    with pytest.raises(ConfigError, match="0 to 1"):
-                        node.ask("tune", changes=[["parameters", "staleness", 2]])
+    def tune(number, node):
+        seen[number] = node.stats()[1]["parameters"]
+        if number == 1:
+            node.ask("tune", changes=[["parameters", "staleness", 0]])
+            with pytest.raises(ConfigError, match="0 to 1"):
+                node.ask("tune", changes=[["parameters", "staleness", 2]])
 
-    result = run_inproc(small_settings(tmp_path, rounds=3, staleness=1), Tuning(), StopFlag())
-    assert result.error is None
+    folder = watched(tmp_path, tune, rounds=3, staleness=1)
     assert [seen[number].staleness for number in (1, 2, 3)] == [1, 0, 0]
     assert 0 < seen[1].invalidations < seen[3].invalidations
-    assert any("staleness" in one for one in report_of(result.folder)["deviations"]), "not in the report"
+    assert any("staleness" in one for one in report_of(folder)["deviations"]), "not in the report"
+    assert "staleness" in (folder / "run.log").read_text()
 
 
 def test_limits_that_a_round_needs_are_not_lowered(tmp_path):
-    settings, refused = small_settings(tmp_path, rounds=2, cache="memory"), []
+    clients, refused = small_settings(tmp_path).clients, []
 
-    class Tuning(Observer):
-        def round_done(self, progress):
-            (folder,) = (tmp_path / "runs").iterdir()
-            with LiveNode(folder) as node:
-                for store, name, value, _, span in node.ask("knobs")["knobs"]:
-                    if store == "downloads" or name not in ("entries", "total_bytes", "value_bytes"):
-                        continue
-                    assert span == f"{value} or more"
-                    with pytest.raises(ConfigError, match="what a round needs"):
-                        node.ask("tune", changes=[[store, name, value - 1]])
-                    refused.append((store, name))
-                node.ask("tune", changes=[["updates", "entries", 1_000]])
-                node.ask("tune", changes=[["updates", "entries", 2 * settings.clients]])
+    def tune(_number, node):
+        for store, name, value, _, span in node.ask("knobs")["knobs"]:
+            if store == "downloads" or name not in ("entries", "total_bytes", "value_bytes"):
+                continue
+            assert span == f"{value} or more"
+            with pytest.raises(ConfigError, match="what a round needs"):
+                node.ask("tune", changes=[[store, name, value - 1]])
+            refused.append((store, name))
+        node.ask("tune", changes=[["updates", "entries", 1_000]])
+        node.ask("tune", changes=[["updates", "entries", 2 * clients]])
 
-    result = run_inproc(settings, Tuning(), StopFlag())
-    assert result.error is None and len(set(refused)) == 6
+    watched(tmp_path, tune, rounds=2, cache="memory")
+    assert len(set(refused)) == 6

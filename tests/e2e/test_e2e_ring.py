@@ -20,12 +20,3 @@ def test_a_run_goes_on_whatever_single_members_do(tmp_path):
     report = json.loads((result.folder / "report.json").read_text())
     assert report["run"]["trust"]["scheme"] == "ring" and "a node that lies" in report["statement"]
     assert not list(result.folder.glob(".updates-*"))
-
-
-def test_ring_costs_fewer_bytes_than_bfv(tmp_path):
-    sizes = {}
-    for scheme in ("ring", "bfv"):
-        folder = tmp_path / scheme
-        folder.mkdir()
-        sizes[scheme] = small_run(folder, scheme=scheme, rounds=1).record.trust.payload_bytes
-    assert sizes["ring"] < sizes["bfv"]

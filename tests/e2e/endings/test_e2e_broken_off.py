@@ -1,6 +1,5 @@
 """Whatever breaks a run off after a charge: the round is in the report, and nothing there is said that is not so."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,8 +7,7 @@ import pytest
 from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import report_of, small_settings
 
-import fednode
-from fednode.assemble import run_result, session
+from fednode.assemble import session
 from fednode.assemble.inprocess_run import run_inproc
 from fednode.assemble.session import Environment
 from fednode.driver import driver, holders
@@ -26,7 +24,6 @@ from fednode.stores import ParameterStore, UpdateStore
 from fednode_study.experiment import Experiment
 
 PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
-SOURCES = Path(fednode.__file__).parent
 ERRORS = [StoreError("No space left on device"), KeyboardInterrupt(), ZeroDivisionError("my-card-4929")]
 
 
@@ -222,43 +219,3 @@ def test_where_the_report_cannot_be_written_either_the_first_error_is_told(tmp_p
         run_inproc(small_settings(tmp_path, rounds=1), Full(), StopFlag(), PLAIN)
     (log,) = tmp_path.glob("runs/*/run.log")
     assert "no report could be written" in log.read_text()
-
-
-def abort_at(monkeypatch, root, call):
-    """Ctrl-C at the `call`-th call of a function of FedNode after the first charge, if the run comes to that."""
-    aborted, seen = [], iter(range(call))
-
-    def watch(frame, event, _argument):
-        ours = event == "call" and f"{SOURCES}/" in frame.f_code.co_filename
-        if ours and next(seen, None) is None and not aborted:
-            aborted.append(frame.f_code.co_qualname)
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    honest, record = Ledger.charge, run_result.run_record
-
-    def charge(*given):
-        done = honest(*given)
-        if len(given[0].entries) == 1:
-            sys.setprofile(watch)
-        return done
-
-    def recorded(*given):
-        sys.setprofile(None)
-        return record(*given)
-
-    monkeypatch.setattr(Ledger, "charge", charge)
-    monkeypatch.setattr(run_result, "run_record", recorded)
-    return aborted
-
-
-@pytest.mark.parametrize("call", [0, 1, 2, 4, 9, 20, 45, 90, 180, 300, 500, 700])
-def test_an_abort_at_any_call_after_the_charge(tmp_path, monkeypatch, call):
-    aborted = abort_at(monkeypatch, tmp_path, call)
-    try:
-        folder = run_broken(tmp_path, rounds=1)
-    finally:
-        sys.setprofile(None)
-    monkeypatch.undo()
-    report = check_told(folder)
-    assert report["outcome"] == ("stopped" if aborted else "finished")

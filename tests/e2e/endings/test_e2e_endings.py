@@ -31,8 +31,6 @@ from fednode.privacy.journal import Journal
 from fednode.server import GridChannel
 from fednode.settings import to_run_config
 from fednode_clients.app import build_app
-from fednode_clients.keyfolder.audit_log import AuditLog
-from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.membership import MemberParts
 from fednode_study import study
 
@@ -60,32 +58,6 @@ def check_ended(result: RunResult, kind: type[Exception], outcome: str, charges:
         assert ledger.spent == report["guarantee"]["epsilon"]
     assert str(result.error) in (result.folder / "run.log").read_text()
     return report
-
-
-FULL = "refused: member-storage (the member's disk or key folder failed: No space left on device; see its log)"
-
-
-@pytest.mark.parametrize(
-    ("role", "verb", "kind", "outcome", "words"),
-    [
-        ("client", "append", TooFewSurvivors, "too-few-survivors", "0 of 4 updates arrived and 3 are the least that"),
-        ("client", "put", TooFewSurvivors, "too-few-survivors", f"; 4 did not take the task: {FULL}"),
-        ("holder", "append", TooFewHolders, "too-few-holders", f"holder-1: {FULL}; holder-2: {FULL}"),
-    ],
-)
-def test_the_last_sentence_names_full_disks(tmp_path, monkeypatch, role, verb, kind, outcome, words):
-    part = AuditLog if verb == "append" else StateFiles
-    honest = getattr(part, verb)
-
-    def write(files, *what):
-        if f"/{role}-" in str(files.folder):
-            raise StoreError("could not write the key folder") from OSError(28, "No space left on device")
-        honest(files, *what)
-
-    monkeypatch.setattr(part, verb, write)
-    result = small_run(tmp_path, PLAIN)
-    check_ended(result, kind, outcome, 0)
-    assert words in str(result.error) and FULL in str(result.error)
 
 
 def test_too_few_survivors(tmp_path):
@@ -141,32 +113,6 @@ def test_a_stop_between_rounds(tmp_path):
     result = run_inproc(small_settings(tmp_path, rounds=5), StoppingAt(stop), stop, PLAIN)
     report = check_ended(result, Interrupted, "stopped", 1)
     assert report["rounds"][0]["outcome"] == "released"
-
-
-def test_a_stop_while_updates_come_in(tmp_path):
-    stop = StopFlag()
-
-    class StoppingScheme(InsecurePlainSum):
-        seals = 0
-
-        def sealer(self, params, key=None):
-            inner, outer = super().sealer(params, key), self
-
-            class Sealing:
-                def seal(self, values, rng, context=b""):
-                    outer.seals += 1
-                    # three holders try the key and four clients send in round 1
-                    if outer.seals == 3 + 4 + 2:
-                        stop.stop()
-                    return inner.seal(values, rng, context)
-
-            return Sealing()
-
-    scheme = StoppingScheme()
-    result = small_run(tmp_path, Environment(schemes=lambda _: scheme), stop, rounds=5)
-    report = check_ended(result, Interrupted, "stopped", 1)
-    assert [entry["outcome"] for entry in report["rounds"]] == ["released", "failed"]
-    assert report["rounds"][1]["lost"] == [] and scheme.seals == 9
 
 
 def test_a_ledger_on_a_full_disk(tmp_path, monkeypatch):

@@ -75,16 +75,6 @@ def test_a_sweep_in_another_pid_namespace_leaves_keys_in_use_alone(holder):
     assert not folder.exists()
 
 
-def test_the_number_in_a_name_says_nothing(place):
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    with temporary_folder(f"{KEYS}{gone.pid}-") as folder:
-        (folder / "key").write_text("a key")
-        remove_abandoned(KEYS)
-        assert (folder / "key").exists()
-    assert not folder.exists()
-
-
 def test_a_folder_ends_with_its_block_also_by_an_exception(place):
     with pytest.raises(KeyError), temporary_folder(KEYS) as folder:
         assert folder.stat().st_mode & 0o777 == 0o700

@@ -120,10 +120,10 @@ def engine(place: Path) -> tuple[Path, subprocess.Popen[bytes]]:
 def swept_by_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run on the engine that ends before it submits anything."""
 
-    def refuse(*_: object) -> Path:
+    def refuse(*_: object) -> None:
         raise StoreError("not submitted")
 
-    monkeypatch.setattr(flower_engine, "app_files", refuse)
+    monkeypatch.setattr(flower_engine, "_start_superlink", refuse)
     monkeypatch.setattr(flower_engine, "_check", lambda _: None)
     from fednode.observer import Observer, StopFlag
 
