@@ -1,4 +1,4 @@
-"""The manifest of one version of the parameters: which chunk of which version holds which values."""
+"""The manifest of one version of the parameters: it names the chunks, and the version that wrote each."""
 
 import json
 import math
@@ -23,9 +23,9 @@ _METADATA: Final = wire.MAX_HEADER - 20
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk as it lies in the backend: `version` wrote it, later ones share it as long as its bytes stay the same.
+    """A chunk in the backend. `version` wrote it; later versions share it until its bytes change.
 
-    `sha256` is that of the stored bytes, `digest` that of the float32 bytes that travel (`travel_digest`).
+    `sha256` is over the stored bytes, `digest` over the float32 bytes that travel (`travel_digest`).
     """
 
     chunk: Chunk
@@ -41,7 +41,7 @@ class StoredChunk:
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array in its chunks, in order."""
+    """An array as its chunks, in order."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class StoredArray:
 
     def joined(self, values: Mapping[str, bytes]) -> Floats:
         """The array, read-only, from the bytes of its chunks."""
-        # bytes are what no caller can write to, so neither can whoever gets a view of them
+        # a view of bytes is read-only
         pieces = [values[stored.id] for stored in self.chunks]
         flat: Floats = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=self.dtype)
         return flat.reshape(self.shape)
@@ -58,7 +58,7 @@ class StoredArray:
 
 @dataclass(frozen=True, slots=True)
 class ModelManifest:
-    """All of one version."""
+    """One whole version."""
 
     version: int
     metadata: Mapping[str, object]
@@ -69,7 +69,7 @@ class ModelManifest:
         return tuple(stored for array in self.arrays for stored in array.chunks)
 
     def to_bytes(self) -> bytes:
-        """The value under the manifest's key. Raises `ValueError` where the metadata is no JSON, or over 64 KiB."""
+        """The value under the manifest's key. Raises `ValueError` if the metadata is not JSON, or over 64 KiB."""
         rows = [
             {
                 "name": array.name,
@@ -85,7 +85,7 @@ class ModelManifest:
 
     @staticmethod
     def from_bytes(data: object, version: int) -> "ModelManifest":
-        """The manifest of `version`. Raises `PeerFault` for anything else: what a store gives back can be damaged."""
+        """The manifest of `version`. Raises `PeerFault` for anything else: a stored value can be damaged."""
         if not isinstance(data, bytes):
             raise PeerFault(Reason.MALFORMED, "it is not bytes")
         frame = wire.unpack(_KIND, data)
@@ -113,7 +113,7 @@ def travel_digest(values: NDArray[np.generic]) -> bytes:
 
 
 def cut(name: str, array: Floats) -> list[tuple[Chunk, bytes]]:
-    """An array's chunks with the little-endian bytes that are stored."""
+    """An array's chunks, each with the little-endian bytes to store."""
     flat = np.ascontiguousarray(array).reshape(-1)
     dtype = dtype_of(array)
     return [
@@ -123,64 +123,39 @@ def cut(name: str, array: Floats) -> list[tuple[Chunk, bytes]]:
 
 
 def dtype_of(array: Floats) -> Dtype:
-    """How an array is stored."""
+    """The dtype in which an array is stored."""
     return "<f8" if array.dtype == np.float64 else "<f4"
 
 
 def plain_arrays(arrays: object) -> dict[str, Floats]:
     """Plain views of these arrays by name. Raises `ValueError` for what cannot be stored, as `write` says."""
     if not isinstance(arrays, Mapping) or not arrays:
-        raise ValueError('parameters are arrays by name, one at least; write them as {"weights": array}')
+        raise ValueError('parameters must be at least one array by name; write them as {"weights": array}')
     return {_plain_name(name): _plain_array(name, array) for name, array in arrays.items()}
 
 
-def json_metadata(metadata: object) -> Mapping[str, object]:
-    """`metadata` as a reader will get them. Raises `ValueError` where they would change, except tuples to lists.
+def json_metadata(metadata: Mapping[str, object]) -> Mapping[str, object]:
+    """`metadata` as a reader will get it: tuples become lists. Raises `ValueError` if anything else would change.
 
     JSON turns keys that are not text into text, so two different dicts could be stored as the same.
     """
-    if not isinstance(metadata, Mapping):
-        raise ValueError(f"the metadata of parameters are a dict of JSON values, no {type(metadata).__name__}")
-    _check_depth(metadata)
     try:
         # with the levels around it, as it is stored
         text = wire.canonical({"metadata": dict(metadata), "version": 0})
-        back = None if len(text) > _METADATA else wire.parse(text).fields("metadata").raw()
-    except (TypeError, ValueError, PeerFault) as error:
+        back = wire.parse(text, _METADATA).fields("metadata").raw()
+    except (TypeError, ValueError, RecursionError, PeerFault) as error:
         raise ValueError(
-            f"the metadata of parameters are no JSON that can be read again ({error}); use text, finite numbers, lists "
-            "and dicts with text for keys"
+            f"the metadata of parameters must be a dict of JSON values, at most {_METADATA} bytes and "
+            f"{wire.MAX_DEPTH - 2} levels: {error}"
         ) from error
-    if back is None:
-        raise ValueError(
-            f"the metadata of parameters take {len(text)} bytes as JSON, over the limits ({_METADATA} bytes); "
-            "keep large things elsewhere, or in an array"
-        )
     if not _same(metadata, back):
-        raise ValueError(
-            "the metadata of parameters would come back as others: no JSON has keys that are no text, or text with "
-            "surrogates; make them text"
-        )
+        raise ValueError("the metadata of parameters would change in JSON: keys must be text, without surrogates")
     return back
-
-
-def _check_depth(metadata: object) -> None:
-    level: list[Any] = [metadata]
-    # its parts, but for one level around it and one of plain values
-    for _ in range(wire.MAX_DEPTH - 1):
-        inside = (part for one in level for part in (one.values() if isinstance(one, Mapping) else one))
-        # a list that is there twice is looked at once
-        level = list({id(part): part for part in inside if isinstance(part, Mapping | list | tuple)}.values())
-    if level:
-        raise ValueError(
-            f"the metadata of parameters are no JSON to be read again: nested over {wire.MAX_DEPTH - 2} deep; make "
-            "them flatter"
-        )
 
 
 def _plain_name(name: object) -> str:
     if not isinstance(name, str):
-        raise ValueError(f"parameters are numpy arrays by name; the name {name!r} is none: make a name text")
+        raise ValueError(f"names of parameters must be str, not {name!r}")
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -189,22 +164,11 @@ def _plain_name(name: object) -> str:
 
 
 def _plain_array(name: str, array: object) -> Floats:
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-        raise ValueError(
-            f"parameters are numpy arrays by name; {name!r} is a {type(array).__name__}: make it an array of "
-            "float64 or float32"
-        )
-    # of its own: whoever reshapes the array meanwhile cannot come between shape and values
-    view: Floats = array.view(np.ndarray)
-    if view.dtype not in (np.float64, np.float32) or not np.isfinite(view).all():
-        raise _no_parameters(name, view)
-    return view
-
-
-def _no_parameters(name: str, array: NDArray[np.generic]) -> ValueError:
-    return ValueError(
-        f"parameters are finite float64 or float32 numbers; {name} ({array.dtype}) is not: check what made it"
-    )
+    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
+        view: Floats = array.view(np.ndarray)
+        if view.dtype in (np.float64, np.float32) and np.isfinite(view).all():
+            return view
+    raise ValueError(f"parameters must be numpy arrays of finite float64 or float32 values; {name!r} is not")
 
 
 def _same(given: object, back: object) -> bool:

@@ -1,8 +1,8 @@
 """Versioned global parameters: a write is a whole model or nothing, a read is one version and never a mix.
 
-A model lies in chunks, each under the version that wrote it, and a manifest that names them. A chunk whose bytes did
-not change is not written again: versions share it. The manifest is written last, so a version is there or it is not.
-A version that newer ones have replaced expires.
+A model is stored as chunks, each under the version that wrote it, and a manifest that names them. Versions share a
+chunk whose bytes did not change. The manifest is written last, so a version is there or it is not. Replaced versions
+expire.
 """
 
 import hashlib
@@ -36,24 +36,24 @@ _Wanted: TypeAlias = Callable[[StoredChunk], bool]
 _METADATA: Final = 1 << 17
 _DIGITS: Final = 18
 _FAILURES: Final = 3
-"""Deletions that may fail in one go: a server that is away is not asked for all that is left."""
+"""Failed deletions after which a pass stops: the server is away, so the rest would fail too."""
 _ROW: Final = 192
-"""Bytes that a chunk or an array takes in a manifest at most, but for its name and shape."""
+"""Most bytes of a chunk or an array in a manifest, without its name and shape."""
 
 
 class VersionExpired(StoreError):
-    """A version of the parameters was replaced by newer ones, and its time to live has passed."""
+    """Newer versions replaced this one, and its time to live has passed."""
 
 
 class Loading(Protocol):
-    """A cache that loads: `Guarded` and `Counted` are two."""
+    """A cache that loads, such as `Guarded` or `Counted`."""
 
     def get_or_load(self, key: str, loader: Callable[[], Value | Missing], ttl: float | None) -> Value | Missing:
-        """The value under `key`, else what `loader` makes, which is kept for `ttl` seconds."""
+        """The value under `key`; otherwise the result of `loader`, kept for `ttl` seconds."""
         ...
 
     def sweep(self) -> int:
-        """Free what has expired."""
+        """Free expired values."""
         ...
 
 
@@ -71,17 +71,15 @@ class ParameterSnapshot(NamedTuple):
 class ParameterStore:
     """The parameters called `name`: versions 1, 2, 3, ..., of which the last `keep` can always be read.
 
-    A version becomes visible only when all of it is in the backend, and what a reader got stays as it is. The last
-    `keep` versions are pinned; an older one can be read for `life` seconds more, or until a write needs its room, and
-    is `VersionExpired` from then on. `parameter_limits` says how much room all of it takes. A version that the backend
-    lost is a `StoreError`. Each version has the names, shapes and dtypes that it was written with. Several stores may
-    share one backend under different names, one at a time under each. Thread-safe for any number of readers and
-    writers. `loading` keeps what is made of a version, see `derived`.
+    A version becomes visible only when all of it is in the backend; snapshots never change. The last `keep` versions
+    are pinned. An older one stays readable for `life` seconds, or until a write needs its room; then reads raise
+    `VersionExpired`. `parameter_limits` gives the room this takes. Each version keeps its own names, shapes and dtypes.
+    Stores of different names may share a backend; a name belongs to one store at a time. Thread-safe for any number of
+    readers and writers. `loading` keeps values derived from a version, see `derived`.
 
-    Made over a backend where an earlier store of this name left versions (its process was killed) it has those that
-    are whole, and numbers on from there; the rest goes with the next write. So give what begins anew a new name, or
-    `clear` it first. Raises `ValueError` for a `keep` under 1 or a `life` that is not above 0, `TypeError` for a name
-    that is not a str, `StoreError` where the backend cannot list what it holds.
+    If an earlier store of this name was killed, the new one adopts its whole versions and continues their numbers; the
+    next write frees the rest. To start afresh, use a new name or `clear`. Raises `ValueError` for a `keep` below 1 or a
+    `life` not above 0, `TypeError` for a name that is not a str, `StoreError` if the backend cannot list its keys.
     """
 
     def __init__(
@@ -100,22 +98,22 @@ class ParameterStore:
         self._writing = Lock()
         self._kept: tuple[ModelManifest, ...] = ()
         self._last = 0
-        # a queue: keys that may be in the backend, and stay only as far as a version needs them
+        # a queue of keys that may be in the backend; `_free` deletes those that no version needs
         self._unfreed: dict[str, None] = {}
         self._adopt()
         refuse_after_fork(self, "_writing")
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The versions that can always be read, oldest first."""
+        """The pinned versions, oldest first."""
         return tuple(manifest.version for manifest in self._kept)
 
     def write(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> int:
-        """Store named arrays of float64 or float32, with JSON metadata, as the next version; returns its number.
+        """Store named arrays, float64 or float32, with JSON metadata as the next version; return its number.
 
-        Raises `ValueError` without arrays, for other arrays (masked ones too), a value that is not finite, and metadata
-        that are not JSON, would not come back as they are, or are over 64 KiB; `StoreError` where the backend refuses.
-        The version before is then still the newest, and what was stored already is freed.
+        Raises `ValueError` without arrays, for masked or other arrays, for values that are not finite, and for metadata
+        that would change in JSON or is over 64 KiB; `StoreError` if the backend refuses. After an error the previous
+        version is still the newest, and what was stored already is freed.
         """
         plain, metadata = plain_arrays(arrays), json_metadata(metadata)
         with self._writing:
@@ -133,10 +131,10 @@ class ParameterStore:
         return manifest.version
 
     def read(self, version: int | None = None, names: Iterable[str] | None = None) -> ParameterSnapshot:
-        """One version (None: the newest), its arrays of these names (None: all) read-only.
+        """One version (None: the newest) with the arrays of these names (None: all), read-only.
 
-        Raises `StoreError` if that version is not held, or is not what was written; `ValueError` for a name that no
-        array of it has, `TypeError` for a version that is not an int.
+        Raises `StoreError` if that version is missing or damaged, `ValueError` for an unknown array name, `TypeError`
+        for a version that is not an int.
         """
         wanted = None if names is None else _names("names of arrays", names)
         manifest, values = self._load(version, lambda stored: wanted is None or stored.chunk.array in wanted)
@@ -151,20 +149,20 @@ class ParameterStore:
         return ParameterSnapshot(manifest.version, {array.name: array.joined(values) for array in arrays})
 
     def metadata(self, version: int | None = None) -> Mapping[str, object]:
-        """The metadata that a version (None: the newest) was written with. Raises as `read` does."""
+        """The metadata of a version (None: the newest). Raises as `read` does."""
         return self._load(version, lambda _: False)[0].metadata
 
     def chunks(self, version: int | None = None) -> tuple[StoredChunk, ...]:
-        """The chunks of a version (None: the newest), with the version that each one has had its bytes since.
+        """The chunks of a version (None: the newest), each with the version that wrote its bytes.
 
-        Whoever holds all of version v holds each chunk whose version is v or less. Raises as `read` does.
+        A holder of version v has every chunk whose version is at most v. Raises as `read` does.
         """
         return self._load(version, lambda _: False)[0].chunks()
 
     def travelling(self, ids: Iterable[str], version: int | None = None) -> dict[str, NDArray[np.float32]]:
-        """Those chunks of a version (None: the newest) that have these ids, as they travel: float32 [count], read-only.
+        """The chunks with these ids of a version (None: the newest), as they travel: float32 [count], read-only.
 
-        Nothing else of the model is read. Raises as `read` does.
+        Reads no other chunk. Raises as `read` does.
         """
         asked = _names("ids of chunks", ids)
         manifest, values = self._load(version, lambda stored: stored.id in asked)
@@ -177,10 +175,10 @@ class ParameterStore:
         return found
 
     def derived(self, what: str, version: int, make: Callable[[], _Made], life: float) -> _Made:
-        """The value that `make` makes of a version: loaded once, whoever else asks, and kept for `life` seconds.
+        """The result of `make` for a version: made once for all concurrent callers, then kept for `life` seconds.
 
-        `what` names it among the things that are made of versions. Without a `loading` cache it is made at each call.
-        Raises `VersionExpired` where it is not kept and the version has expired, and what `make` raises.
+        `what` names the kind of value. Without a `loading` cache each call makes it. Raises `VersionExpired` if it is
+        not kept and the version has expired, and whatever `make` raises.
         """
 
         def load() -> Value | Missing:
@@ -193,24 +191,24 @@ class ParameterStore:
             found = self._loading.get_or_load(f"{self._prefix}/{what}@{version}", load, life)
         if isinstance(found, Missing):
             raise self._expired(version)
-        # it is what `make` made, or a read-only copy of that
+        # the result of `make`, or a read-only copy of it
         return cast("_Made", found)
 
     def clear(self) -> None:
-        """Forget every version; the next one is numbered as if they were still there."""
+        """Forget every version; numbering continues."""
         with self._writing:
             self._kept = ()
             self._unfreed |= dict.fromkeys(self._found_keys())
             self._free()
 
     def _found_keys(self) -> dict[str, int]:
-        """The keys of this store that are in the backend, each with the version that it names."""
+        """This store's keys in the backend, each with the version it names."""
         start = len(self._prefix) + 1
         found = ((key, _number_in(key[start:])) for key in self._backend.keys(f"{self._prefix}/"))
         return {key: number for key, number in found if number is not None}
 
     def _adopt(self) -> None:
-        """Take over the versions that an earlier store left whole, and note the rest of its keys for the next write."""
+        """Take over the whole versions of an earlier store; queue its other keys to be freed by the next write."""
         ours = self._found_keys()
         whole: list[ModelManifest] = []
         for version in sorted((number for key, number in ours.items() if "@" not in key), reverse=True):
@@ -227,7 +225,7 @@ class ParameterStore:
     # --- writing
 
     def _stored(self, arrays: Mapping[str, Floats], metadata: Mapping[str, object]) -> ModelManifest:
-        """Pin what is new of these arrays, then their manifest."""
+        """Pin the new chunks, then the manifest."""
         version, before = self._last + 1, self._kept[-1].arrays if self._kept else ()
         known = {(array.dtype, stored.chunk): stored for array in before for stored in array.chunks}
         listed = []
@@ -247,7 +245,7 @@ class ParameterStore:
         return manifest
 
     def _pin(self, key: str, data: bytes) -> None:
-        # noted before: if the write fails, it is freed
+        # queued first, so that a failed write frees it
         self._unfreed[key] = None
         try:
             self._backend.pin(key, data)
@@ -260,9 +258,9 @@ class ParameterStore:
             self._backend.pin(key, data)
 
     def _let_expire(self, before: tuple[ModelManifest, ...]) -> None:
-        """Give a time to live to what `before` needed and no version needs now.
+        """Give a time to live to values that `before` needed and no version needs now.
 
-        A reader may be on its way through one of these versions: it finds all of it for as long as that lives.
+        A reader that has started on such a version can finish while the values live.
         """
         for key in set().union(*map(self._keys, before)) - self._needed():
             try:
@@ -273,7 +271,7 @@ class ParameterStore:
                 self._unfreed[key] = None
 
     def _free(self) -> None:
-        """Delete what no version needs; what cannot be deleted now goes to the end of the queue, for the next time."""
+        """Delete what no version needs; keys that cannot be deleted now go to the end of the queue."""
         failures, needed = 0, self._needed()
         for key in tuple(self._unfreed):
             del self._unfreed[key]
@@ -304,7 +302,7 @@ class ParameterStore:
     # --- reading
 
     def _load(self, version: int | None, wanted: _Wanted) -> tuple[ModelManifest, dict[str, bytes]]:
-        """A version's manifest as it lies in the backend, and the values of those chunks that are wanted."""
+        """A version's manifest from the backend, and the values of the wanted chunks."""
         if version is not None and type(version) is not int:
             raise TypeError(f"a version must be an int, not {type(version).__name__}")
         while True:
@@ -319,12 +317,12 @@ class ParameterStore:
             try:
                 return self._found(number, wanted)
             except _Absent as absent:
-                # a writer makes a version unreadable before it lets it go: still readable, so the backend lost a part
+                # writers unlist a version before they let it expire: still listed, so the backend lost a part
                 if number in self.versions:
                     raise self._damage(number, absent.key, "missing or damaged") from None
             if version is not None:
                 raise self._expired(number)
-            # `keep` writes, or a `clear`, came between the look at the newest version and the read
+            # `keep` writes or a `clear` ran since `held` was read: try the newest again
 
     def _found(self, version: int, wanted: _Wanted) -> tuple[ModelManifest, dict[str, bytes]]:
         key = self._manifest_key(version)
@@ -355,8 +353,8 @@ class ParameterStore:
 
     def _damage(self, version: int, key: str, what: str) -> StoreError:
         return StoreError(
-            f"version {version} of the parameters {self._name} cannot be read: {key} in {self._backend} is {what}; see "
-            "who else writes there, and start from a saved model"
+            f"version {version} of the parameters {self._name} cannot be read: {key} in {self._backend} is {what}; "
+            "check what else writes there, and start from a saved model"
         )
 
 
@@ -369,9 +367,9 @@ class _Absent(Exception):
 
 
 def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
-    """Room for `keep` versions of a model, one that expires and one that is being written, trained arrays in float64.
+    """Room for `keep` versions of a model, one that expires and one being written, with trained arrays in float64.
 
-    A write that finds an older version still there deletes it before its time.
+    If an older version is still there, a write deletes it early.
     """
     chunks, trained = outline.chunks(), frozenset(outline.trained.names)
     largest = max(chunk.count * (8 if chunk.array in trained else 4) for chunk in chunks)
@@ -384,7 +382,7 @@ def parameter_limits(outline: Outline, keep: int = 2) -> Limits:
 
 
 def _number_in(name: str) -> int | None:
-    """The version that a key of the store names, without its prefix; None for another's key."""
+    """The version in a key without its prefix; None for a key of another store."""
     digits = name.rpartition("@")[2] if "@" in name else name
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS else None
 
@@ -392,10 +390,7 @@ def _number_in(name: str) -> int | None:
 def _names(what: str, names: Iterable[str]) -> frozenset[str]:
     if isinstance(names, str):
         raise ValueError(f"{what} must be a list; write [{names!r}]")
-    try:
-        return frozenset(names)
-    except TypeError as error:
-        raise TypeError(f"{what} must be a list of str, not {names!r}") from error
+    return frozenset(names)
 
 
 def _as_float32(values: NDArray[np.generic]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The names of sealed updates, and what a store of them says of itself."""
+"""The names of sealed updates, and the usage of a store of them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,16 +7,15 @@ from urllib.parse import quote, unquote
 from fednode.errors import StoreError
 
 PREFIX: Final = "update/"
-"""What the keys of all updates begin with."""
+"""The prefix of every update's key."""
 _BOXES: Final = "/boxes"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class UpdateId:
-    """Whose update, in which round of which task.
+    """The task, round and client of an update.
 
-    Raises `TypeError` for a round that is no whole number (1.0, True and "1" are none) and names that are no text,
-    `ValueError` for text that is not UTF-8.
+    Raises `TypeError` for a round that is not an int or a name that is not a str, `ValueError` for a lone surrogate.
     """
 
     task: str
@@ -29,7 +28,7 @@ class UpdateId:
         check_name("client", self.client)
 
     def __str__(self) -> str:
-        """What it is, for a sentence: boxes are kept as a client's with a name of their own."""
+        """The update for a sentence; a client's boxes are stored under a name of their own."""
         name = self.client.removesuffix(_BOXES)
         return f"the update of {name}" if name == self.client else f"the boxes of {name}"
 
@@ -39,7 +38,7 @@ class UpdateId:
 
     @classmethod
     def of_key(cls, key: str) -> "UpdateId | None":
-        """The update that lies under `key`; None for a key that is no update's."""
+        """The update that `key` names; None for any other key."""
         try:
             _, task, number, client = key.split("/")
             update = cls(unquote(task, errors="strict"), int(number), unquote(client, errors="strict"))
@@ -49,10 +48,7 @@ class UpdateId:
 
 
 class UpdateLost(StoreError):
-    """An update was stored, was not consumed, and is not there: the backend broke its promise.
-
-    `why`: what became of it, and what to do.
-    """
+    """The backend lost an update that was stored and not consumed. `why` completes the sentence and says what to do."""
 
     def __init__(self, update: UpdateId, why: str = "gone; use a cache backend that keeps what is pinned") -> None:
         was, now = ("were", "are") if update.client.endswith(_BOXES) else ("was", "is")
@@ -62,7 +58,7 @@ class UpdateLost(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class PinOwner:
-    """The round that pins are held for, with how many and how many bytes of values."""
+    """A round that holds pins, with their number and the bytes of their values."""
 
     task: str
     round: int
@@ -72,7 +68,7 @@ class PinOwner:
 
 @dataclass(frozen=True, slots=True)
 class UpdateUsage:
-    """What an `UpdateStore` holds right now, `owners` oldest first, and what has happened since it was made."""
+    """What an `UpdateStore` holds now, `owners` oldest first, and its counts since it was made."""
 
     owners: tuple[PinOwner, ...] = ()
     refusals: int = 0
@@ -81,7 +77,7 @@ class UpdateUsage:
 
     @property
     def updates(self) -> int:
-        """How many updates are pinned."""
+        """The number of pinned updates."""
         return sum(owner.updates for owner in self.owners)
 
     @property
@@ -91,20 +87,20 @@ class UpdateUsage:
 
     @property
     def oldest(self) -> PinOwner | None:
-        """The round that has held pins for the longest time, if there is one."""
+        """The round that has held pins the longest, if any."""
         return self.owners[0] if self.owners else None
 
 
 def check_round(number: object) -> None:
-    """Raise `TypeError` unless it is an int: 1.0, True and "1" would be other rounds under the same key."""
+    """Raise `TypeError` unless it is an int: True and "1" would be other rounds under the same key."""
     if type(number) is not int:
-        raise TypeError(f"a round of type {type(number).__name__} means nothing; make it a whole number (int)")
+        raise TypeError(f"a round must be an int, not {type(number).__name__}")
 
 
 def check_name(what: str, name: object) -> None:
-    """Raise `TypeError` unless `name` is text, and `ValueError` unless that is UTF-8. `what`: whose name it is."""
+    """Raise `TypeError` unless `name` is a str, `ValueError` if it has a lone surrogate."""
     if type(name) is not str:
-        raise TypeError(f"a {what} of type {type(name).__name__} means nothing; make it text (str)")
+        raise TypeError(f"the name of a {what} must be a str, not {type(name).__name__}")
     try:
         name.encode()
     except UnicodeEncodeError as error:

@@ -1,8 +1,8 @@
 """Sealed updates that wait for their round to be opened: pinned, never evicted, accepted once.
 
-An evicting cache loses updates unread (29 to 96 % on a federated trace), so every update is pinned: no eviction
-reaches it, over any backend and any policy, also beside evictable entries in the same backend. A push that finds no
-room is told when to come back. Whatever the backend loses all the same, `get` reports as `UpdateLost`.
+An evicting cache loses updates unread (29 to 96 % on a federated trace), so every update is pinned, in any backend and
+under any policy, also beside evictable entries. A push that finds no room is refused with a time to retry. If the
+backend loses an update all the same, `get` raises `UpdateLost`.
 """
 
 import math
@@ -22,29 +22,29 @@ __all__ = ["PinOwner", "UpdateId", "UpdateLost", "UpdateStore", "UpdateUsage"]
 
 _STRIPES: Final = 64
 _FAILURES: Final = 3
-"""Deletions that may fail in one call: a server that is away is not asked for all that is left."""
+"""Failed deletions after which a call stops: the server is away, so the rest would fail too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stored:
-    """One accepted update; another one under the same id is another object."""
+    """One accepted update, compared by identity: a later one under the same id is another object."""
 
     size: int
 
 
 class UpdateStore:
-    """Keeps each update from `put` until `consume`, or `withdraw`; refuses when full, and refuses a repeat.
+    """Keeps each update from `put` until `consume` or `withdraw`; refuses repeats, and pushes beyond its room.
 
-    `retry_after` is the number of seconds that a refused client is told to wait, unless the backend names one. A
-    consumed round and all older ones of its task stay closed for as long as the store lives, which keeps every id of
-    them refused at the cost of one number a task. The keys that begin with "update/" belong to this store.
+    A refused client is asked to wait `retry_after` seconds, unless the backend names another time. A consumed round and
+    all older ones of its task stay closed while the store lives, at the cost of one number a task. Keys that begin with
+    "update/" belong to this store.
 
-    Made over a backend where an earlier store left updates (its process was killed) it knows them: `ids` and `usage`
-    list them, and they keep their room until `consume` frees them, which a new task does with all of
-    `usage().owners`. Which rounds the earlier store had consumed is not known: do not go on with its task.
+    If an earlier store was killed, the new one adopts its updates: `ids` and `usage` list them until `consume` frees
+    them; a new task consumes all of `usage().owners`. The earlier store's consumed rounds are not known, so its task
+    must not be continued.
 
     Thread-safe; the lock is not held while the backend works. Raises `ValueError` for a retry time that is not finite
-    and above 0, `StoreError` where the backend cannot list what it holds.
+    and above 0, `StoreError` if the backend cannot list its keys.
     """
 
     def __init__(self, backend: CacheBackend, retry_after: float) -> None:
@@ -54,7 +54,7 @@ class UpdateStore:
         # serialises pin and delete per update, so that a late delete cannot remove a newer value
         self._stripes = tuple(Lock() for _ in range(_STRIPES))
         self._stored: dict[tuple[str, int], dict[str, _Stored]] = {}
-        # a queue: what nobody is to get any more, and may still be in the backend
+        # a queue of updates to delete, which may still be in the backend
         self._unfreed: dict[UpdateId, None] = {}
         self._closed: dict[str, int] = {}
         self._refusals = self._losses = 0
@@ -65,11 +65,11 @@ class UpdateStore:
     def put(self, task: str, round_number: int, client: str, payload: bytes) -> None:
         """Store one sealed update and pin it until its round is consumed.
 
-        Raises `StoreFull` where there is no room: nothing older makes way, and the same push may be tried again after
-        `retry_after` seconds; that is None where nothing waits here that could make room. Raises `TooLarge` over the
-        limit of one value, `TypeError` for a payload that is not bytes, and `PeerFault`: "repeated" if this client's
-        update of this round is here already, whatever the bytes, "round-closed" if this round or a later one of the
-        task was consumed. One that `get` found lost may be sent again.
+        Raises `StoreFull` without room: nothing is evicted, and the push may be retried after `retry_after` seconds
+        (None if no update here could make room). Raises `TooLarge` over the limit of one value, `TypeError` for a
+        payload that is not bytes, and `PeerFault`: REPEATED if this client's update of this round is here already,
+        whatever the bytes; ROUND_CLOSED if this round or a later one of the task was consumed. An update that `get`
+        found lost may be sent again.
 
         How a push and the end of its round interleave:
 
@@ -100,7 +100,7 @@ class UpdateStore:
     def get(self, task: str, round_number: int, client: str) -> bytes | Missing:
         """The sealed bytes, or `MISSING` if they never came or were consumed.
 
-        Raises `UpdateLost` if they came, were not consumed, and the backend does not have them.
+        Raises `UpdateLost` if the backend lost them.
         """
         update = UpdateId(task, round_number, client)
         with self._lock:
@@ -123,27 +123,27 @@ class UpdateStore:
         raise UpdateLost(update, self._fate(lost, there=value is not MISSING))
 
     def consume(self, task: str, round_number: int) -> tuple[UpdateId, ...]:
-        """Delete the round's updates and close it: it was opened or has failed. Returns their ids, sorted.
+        """Delete the updates of a round that was opened or has failed, and close it. Returns their ids, sorted.
 
-        Older rounds of the task take no more updates then; what waits in them stays until they are consumed.
-        Consuming a round again, or an empty one, is harmless. What a failing backend does not delete stays in `usage`
-        and is tried again at the next `put` or `consume`.
+        Older rounds of the task are closed too, but keep their updates until they are consumed. Consuming a round
+        again, or an empty one, is harmless. Updates that a failing backend does not delete stay in `usage`; the next
+        `put` or `consume` tries again.
         """
         check_name("task", task)
         check_round(round_number)
         with self._lock:
             self._closed[task] = max(round_number, self._closed.get(task, round_number))
             owned = {UpdateId(task, round_number, name) for name in self._stored.get((task, round_number), ())}
-            # without what was withdrawn, or consumed before, and could not be deleted yet
+            # without those that were withdrawn or consumed before and are still to be deleted
             gone = sorted(owned - self._unfreed.keys())
             self._unfreed |= dict.fromkeys(owned)
         self._free_leftovers()
         return tuple(gone)
 
     def withdraw(self, task: str, round_number: int, client: str) -> None:
-        """Forget one update that nobody has used, so that it may be pushed again; harmless if it is not here.
+        """Forget one unused update, so that it may be pushed again; harmless if it is not here.
 
-        Where a failing backend does not delete it, `put` raises `StoreFull` for it until it is gone.
+        If a failing backend does not delete it, `put` raises `StoreFull` for it until it is gone.
         """
         update = UpdateId(task, round_number, client)
         with self._lock:
@@ -153,12 +153,12 @@ class UpdateStore:
         self._free_leftovers()
 
     def ids(self) -> tuple[UpdateId, ...]:
-        """All that are stored and not consumed, sorted."""
+        """All updates that are stored and not consumed, sorted."""
         with self._lock:
             return tuple(sorted(set(self._pinned()) - self._unfreed.keys()))
 
     def usage(self) -> UpdateUsage:
-        """Who holds pins, and how often there was no room."""
+        """The rounds that hold pins, and the counts of refused pushes and lost updates."""
         with self._lock:
             owners = tuple(
                 PinOwner(task, number, len(held), sum(one.size for one in held.values()))
@@ -173,7 +173,7 @@ class UpdateStore:
             if update is None:
                 continue
             value: object = b""
-            # a lost one is listed, and reported to whoever asks for it
+            # a lost update is listed; `get` reports it
             with suppress(PinLost):
                 value = self._backend.get(key)
             if isinstance(value, bytes):
@@ -197,7 +197,7 @@ class UpdateStore:
     # --- under an update's stripe
 
     def _admit(self, update: UpdateId) -> None:
-        """Raise for what may not come in."""
+        """Raise unless the update may come in."""
         self._free(update)
         with self._lock:
             if self._is_closed(update):
@@ -210,13 +210,13 @@ class UpdateStore:
                 raise PeerFault(Reason.REPEATED, f"{update} in round {update.round} came before")
 
     def _not_known(self, update: UpdateId) -> None:
-        """The backend failed: the value may be there or not, so it is to be deleted, unless the update is listed."""
+        """After a backend failure the value may be there or not: mark it to be deleted, unless the update is listed."""
         with self._lock:
             if self._find(update) is None:
                 self._unfreed[update] = None
 
     def _take(self, update: UpdateId, size: int) -> bool:
-        """List it as stored; False where its round was consumed meanwhile: then it is to be deleted."""
+        """List it as stored; False if its round was consumed meanwhile, which marks it to be deleted."""
         with self._lock:
             closed = self._is_closed(update)
             if closed:
@@ -226,8 +226,7 @@ class UpdateStore:
         return not closed
 
     def _free(self, update: UpdateId) -> bool:
-        """Delete it if it is marked; False where the backend cannot: it stays marked, and goes to the end of the
-        queue."""
+        """Delete it if it is marked; False if the backend cannot, which moves it to the end of the queue."""
         if update not in self._unfreed:
             return True
         try:
@@ -245,10 +244,8 @@ class UpdateStore:
             self._unfreed.pop(update, None)
         return True
 
-    # ---
-
     def _free_leftovers(self) -> None:
-        """Delete what is marked; what the backend cannot delete now is left for the next time."""
+        """Delete every marked update; those that the backend cannot delete now stay marked."""
         with self._lock:
             left = tuple(self._unfreed)
         failures = 0
@@ -271,7 +268,7 @@ class UpdateStore:
         if lost is not None:
             return f"{'damaged on' if lost.damaged else 'gone from'} {lost.place}; {WHAT_KEEPS_PINS}"
         if there:
-            return f"damaged in {self._backend}: another value is under its key; see who else writes there"
+            return f"damaged in {self._backend}: another value is under its key; check what else writes there"
         return f"gone from {self._backend}, or damaged; use a cache backend that keeps what is pinned"
 
 

@@ -217,7 +217,7 @@ def test_what_names_no_store_version_or_array_is_refused() -> None:
         for ask in (store.read, store.metadata, store.chunks, lambda v: store.travelling(["w/0"], v)):
             with pytest.raises(TypeError, match="version must be an int"):
                 ask(version)  # type: ignore[operator]
-    with pytest.raises(TypeError, match="must be a list"):
+    with pytest.raises(TypeError):
         store.read(names=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"write \['w/0'\]"):
         store.travelling("w/0")
