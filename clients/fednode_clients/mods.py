@@ -13,9 +13,9 @@
         answer = Members(MemberParts()).query(node_context(context), frame, frame_kind(frame))
         return Message(to_content(answer), reply_to=message)
 
-In queries a member says who it is and takes the task; a key holder does all its work there. The training function sees
-the trained arrays under "arrays", the others under "frozen", and the clip of the round; what it returns never leaves as
-it is. Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
+Queries carry a member's hello and its task, and all the work of a key holder. The training function gets the trained
+arrays under "arrays", the others under "frozen", and the clip of the round; its result leaves only noised and sealed.
+Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
 import errno
@@ -46,27 +46,26 @@ Mod = Callable[[Message, Context, Call], Message]
 _SUM, _TERMS = "gradient-sum", "terms"
 _MACHINES: tuple[type[Exception], ...] = (OSError, MemoryError, ImportError, StoreError, ConfigError)
 """Errors of the member's machine: a refusal may name them, since they do not depend on the data."""
-
 _MODEL_FAULTS = frozenset({Reason.MALFORMED, Reason.WRONG_SHAPE})
-"""Reasons of a training function that does not take the model it was given."""
+"""Reasons of a training function that does not accept the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    """What the training function returned."""
+    """The training function's result."""
 
     vector: NDArray[np.float64] = field(repr=False)
     clip: float
 
 
 def privacy_mods(parts: MemberParts | None = None) -> list[Mod]:
-    """The limits first, sealing next to the training function; both speak for the same member."""
+    """Both mods for the same member: limits first, sealing next to the training function."""
     members = Members(parts or MemberParts())
     return [limits_mod(members), sealing_mod(members)]
 
 
 def limits_mod(members: Members) -> Mod:
-    """A mod that refuses rounds outside the member's limits, with a signature, and repeats what it sealed before.
+    """A mod that refuses rounds outside the member's limits, signed, and resends an update sealed before.
 
     Faults of the member's disk or memory are refusals too: MEMBER_STORAGE, MEMBER_MEMORY.
     """
@@ -90,7 +89,7 @@ def limits_mod(members: Members) -> Mod:
 
 
 def query_frame(message: Message) -> bytes:
-    """The frame of a query; b"" if there is none, which `Members.query` refuses."""
+    """The frame of a query; b"" without one, which `Members.query` refuses."""
     try:
         return _frame(message)
     except PeerFault:
@@ -110,7 +109,7 @@ def _refused(message: Message, folder: KeyFolder, frame: bytes, fault: PeerFault
 
 
 def _put_model(message: Message, copy: ModelCopy) -> None:
-    """Replace the chunks that travelled by the whole model."""
+    """Replace the chunks in the message by the whole model."""
     message.content.pop(CHUNKS, None)
     message.content[ARRAYS] = to_arrays(copy.trained)
     if copy.frozen:
@@ -132,9 +131,8 @@ def sealing_mod(members: Members) -> Mod:
         except (PeerFault, MemoryError) as error:
             return _refused(message, client.folder, frame, fault_of(error))
         except ValueError:
-            return _refused(
-                message, client.folder, frame, PeerFault(Reason.WRONG_SHAPE, "the model is not one of floats")
-            )
+            fault = PeerFault(Reason.WRONG_SHAPE, "the model has arrays that are not floats")
+            return _refused(message, client.folder, frame, fault)
         try:
             reply = call_next(message, context)
         except Exception as error:
@@ -145,8 +143,10 @@ def sealing_mod(members: Members) -> Mod:
         except (PeerFault, StoreError, MemoryError) as error:
             return _refused(message, client.folder, frame, fault_of(error))
         except Exception:
-            log.exception("what training gave cannot be sealed")
-            fault = PeerFault(Reason.BAD_UPDATE, "the training function gave no clipped sum; see this member's log")
+            log.exception("the training result cannot be sealed")
+            fault = PeerFault(
+                Reason.BAD_UPDATE, "the training function returned no valid clipped sum; see this member's log"
+            )
             return _refused(message, client.folder, frame, fault)
         return Message(to_content(update), reply_to=message)
 
@@ -154,10 +154,9 @@ def sealing_mod(members: Members) -> Mod:
 
 
 def _training_fault(error: Exception) -> PeerFault:
-    """An error in training as a refusal: the kind of a machine's error, an operating system's error by its number and
-    the system's own text; of any other error only that there was one."""
+    """The refusal for an error in training: names a machine's error and the system's text for its number, no other."""
     if isinstance(error, PeerFault) and error.reason in _MODEL_FAULTS:
-        return PeerFault(error.reason, "the training function does not take this model; see this member's log")
+        return PeerFault(error.reason, "the training function does not accept this model; see this member's log")
     kind = next((kind.__name__ for kind in _MACHINES if isinstance(error, kind)), None)
     if kind is None:
         return PeerFault(Reason.TRAINING_FAILED, "the training function raised an error; see this member's log")
@@ -169,7 +168,7 @@ def _training_fault(error: Exception) -> PeerFault:
 
 
 def clip_of(message: Message) -> float:
-    """The L2 bound that each record of this round is clipped to. Raises `PeerFault` if `limits_mod` did not run."""
+    """The L2 bound of each record in this round. Raises `PeerFault` if `limits_mod` did not run."""
     terms = message.content.get(_TERMS)
     if not isinstance(terms, ConfigRecord):
         raise PeerFault(Reason.MALFORMED, "no terms in this message; put privacy_mods() on the train function")
@@ -177,7 +176,7 @@ def clip_of(message: Message) -> float:
 
 
 def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -> RecordDict:
-    """The reply of a training function: the clipped sum in the shapes of `arrays`, the model it was given."""
+    """The reply of a training function: the clipped sum in the shapes of the model's `arrays`."""
     layout = Layout.of(arrays)
     ends = np.cumsum([int(np.prod(shape, dtype=np.int64)) for shape in layout.shapes])[:-1]
     pieces = {
@@ -190,8 +189,8 @@ def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -
 def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     """The clipped sum in a training function's reply.
 
-    Raises `PeerFault`: BAD_UPDATE, MALFORMED or WRONG_SHAPE, in words that do not depend on the data; `ValueError` for
-    an array or a clip that is not of floats. The number of records is not read.
+    Raises `PeerFault` BAD_UPDATE, MALFORMED or WRONG_SHAPE, with text that does not depend on the data; `ValueError`
+    for an array or a clip that is not a float. The number of records is not read.
     """
     if not isinstance(reply, Message) or not reply.has_content():
         raise PeerFault(Reason.BAD_UPDATE, "the training function ended with an error")

@@ -1,4 +1,4 @@
-"""`fednode keys`: who a member is, and who takes part. Every command lives without the node."""
+"""`fednode keys`: keys of members and the list of members. No command needs the node."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from fednode.errors import ConfigError
 
 keys_app = typer.Typer(
-    help="Make keys, enrol members, show what is there. Secrets stay in the folder that they were made in.",
+    help="Make keys, enrol members, show keys and cohorts. Secrets stay in the folder that they were made in.",
     no_args_is_help=True,
 )
 
@@ -24,15 +24,12 @@ def init_command(
         bool, typer.Option("--enrolment", help="Make the enrolment key itself instead of a member's keys.")
     ] = False,
 ) -> None:
-    """Make keys: a member's (--name, --trust), or the enrolment key that says who is a member (--enrolment).
+    """Make a member's keys (--name, --trust), or the enrolment key, which signs the list of members (--enrolment).
 
     FOLDER must not hold keys yet; it is made if needed.
     """
     if enrolment and (name is not None or trust is not None):
-        raise ConfigError(
-            "--enrolment makes the enrolment key, which has no name and trusts nobody: drop --name and --trust, or "
-            "drop --enrolment to make a member's keys"
-        )
+        raise ConfigError("--enrolment takes no --name and no --trust; drop --enrolment to make a member's keys")
     if enrolment:
         _init_enrolment(folder)
         return
@@ -61,7 +58,7 @@ def _init_member(folder: Path, name: str, trust: Path) -> None:
     member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")
     enrolment.write_card(folder / enrolment.CARD_FILE, member)
     typer.echo(f"{name} {member.verify_key.raw.hex()}")
-    typer.echo(f"give {folder / enrolment.CARD_FILE} to whoever enrols, and compare the key above by another way")
+    typer.echo(f"give {folder / enrolment.CARD_FILE} to the enroller, and compare the key above over another channel")
 
 
 @keys_app.command("enrol")
@@ -75,9 +72,9 @@ def enrol_command(
         list[Path] | None, typer.Option("--holder", metavar="CARD", help="A key holder's member.json; repeat the flag.")
     ] = None,
 ) -> None:
-    """Sign a cohort file: these members, in these roles, and nobody else.
+    """Sign a cohort file with exactly these members in these roles.
 
-    FOLDER is the one of the enrolment key; holders get the points 1, 2, ... in the order in which they are named.
+    FOLDER holds the enrolment key; holders get the points 1, 2, ... in the order given.
     """
     from fednode.cli import keys_enrol as enrolment
     from fednode.disk.atomic import write_whole
@@ -99,10 +96,10 @@ def retire_command(
         list[str] | None, typer.Option("--task", metavar="NAME", help="A task to close too; repeat the flag.")
     ] = None,
 ) -> None:
-    """Close every task that a member's key folder knows, for good: it refuses them ever after.
+    """Close every task that a member's key folder knows, for good: it refuses them from then on.
 
-    For a folder whose record is damaged, that was copied, that was put back from a backup, or that has taken its
-    max-tasks. What it took since that backup it does not know: name those tasks with --task. New tasks can be taken.
+    For a folder whose record is damaged, that was copied, that was restored from a backup, or that has taken its
+    max-tasks. Name tasks taken after the backup with --task. The member can still take new tasks.
     """
     from fednode.reports.figures import plural
     from fednode_clients.keyfolder.folder import KeyFolder
@@ -111,7 +108,7 @@ def retire_command(
     done = retire(KeyFolder.open(folder), task or ())
     typer.echo(f"{folder}: {plural(done.closed, 'task')} closed for good")
     for name in done.unknown:
-        typer.echo(f"it did not know {name}, which is closed all the same: see that the name is spelt as the run is")
+        typer.echo(f"{name} was not known here and is closed all the same: check its spelling against the run's")
 
 
 @keys_app.command("show")
@@ -121,7 +118,7 @@ def show_command(
         Path | None, typer.Option("--trust", metavar="FILE", help="Check a cohort file against this enrolment.pub.")
     ] = None,
 ) -> None:
-    """Show the public halves of what is there; a secret is never shown.
+    """Show the public halves of keys and cohorts, never a secret.
 
     PLACE is a member's key folder, the enrolment folder or a cohort file.
     """

@@ -1,9 +1,9 @@
-"""The enrolment folder: the one secret that says who takes part. It belongs to whoever enrols, never to the node.
+"""The enrolment folder: its secret decides who takes part. It belongs to the enroller, never to the node.
 
 enrolment.key   the Ed25519 secret   mode 0600
 enrolment.pub   its public half      goes into every member's key folder
 
-Each is one line, its kind and 64 hexadecimal digits: a file of one kind is never taken for the other.
+Each is one line: its kind, which tells the two apart, and 64 hexadecimal digits.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ CARD_FILE = "member.json"
 
 
 def create_enrolment(folder: Path) -> VerifyKey:
-    """Make a new enrolment key in a folder that holds none, and return its public half.
+    """Make a new enrolment key and return its public half.
 
-    Raises ConfigError if there is one already (nothing is overwritten) and StoreError if it cannot be written.
+    Raises ConfigError if the folder holds one already, StoreError if it cannot be written.
     """
     refuse_existing(folder / KEY_FILE)
     refuse_existing(folder / PUBLIC_FILE)
@@ -52,7 +52,7 @@ def open_enrolment(folder: Path) -> SigningKey:
     except FileNotFoundError:
         raise ConfigError(f"no enrolment key in {folder}; make one with `fednode keys init --enrolment`") from None
     except (OSError, ValueError):
-        # the fault's own text may hold a part of the key
+        # the error's text may hold a part of the key
         raise ConfigError(f"the enrolment key in {folder} cannot be read; restore it from its backup") from None
 
 
@@ -68,7 +68,7 @@ def kind_of(file: Path) -> str:
 
 
 def write_card(file: Path, member: Member) -> None:
-    """Write the public half of a member, for whoever enrols; role and point are decided there."""
+    """Write a member's public half for the enroller, who decides role and point."""
     write_whole(file, canonical(member.to_dict()) + b"\n", 0o644)
 
 
@@ -91,7 +91,7 @@ def read_cohort(file: Path) -> Cohort:
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (PeerFault, CryptoError):
-        raise ConfigError(f"{file} is not a cohort file; ask whoever enrols for it") from None
+        raise ConfigError(f"{file} is not a cohort file; ask the enroller for it") from None
 
 
 def enrol(key: SigningKey, clients: Sequence[Path], holders: Sequence[Path]) -> Cohort:
@@ -112,13 +112,13 @@ def _as_holder(member: Member, point: int) -> Member:
 
 
 def refuse_existing(file: Path) -> None:
-    """Raise ConfigError if `file` is there: keys and cohorts are never overwritten."""
+    """Raise ConfigError if `file` exists: keys and cohorts are never overwritten."""
     if file.exists():
         raise ConfigError(f"{file} exists already and is never overwritten; choose another place")
 
 
 def refuse_bad_name(name: str) -> None:
-    """Raise ConfigError if nobody of this name could be enrolled."""
+    """Raise ConfigError if no member can have this name."""
     try:
         Member(name, "client", SigningKey.generate().public, BoxKey.generate().public)
     except ValueError as error:
@@ -126,6 +126,6 @@ def refuse_bad_name(name: str) -> None:
 
 
 def refuse_secret(file: Path, wanted: str) -> None:
-    """Raise ConfigError if `file` holds the secret enrolment key, where `wanted` was to be named."""
+    """Raise ConfigError if `file` holds the secret enrolment key instead of `wanted`."""
     if kind_of(file) == SECRET_KIND:
         raise ConfigError(f"{file} holds the secret enrolment key; name {wanted} instead")

@@ -1,4 +1,4 @@
-"""Public halves of keys and cohorts, in lines."""
+"""`fednode keys show`: public halves of keys and cohorts, as lines."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from fednode_clients.keyfolder.folder import KeyFolder
 
 
 def describe(place: Path, trust: Path | None) -> list[str]:
-    """What is at `place`: a key folder, an enrolment folder or its public file, a cohort file.
+    """Describe a key folder, an enrolment folder or its public file, or a cohort file.
 
     Raises ConfigError for anything else.
     """

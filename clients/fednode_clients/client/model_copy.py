@@ -1,7 +1,7 @@
-"""A client's copy of the model, so that only chunks that changed have to be sent.
+"""A client's copy of the model, so that the node sends only the chunks that changed.
 
-The digest of the whole model decides: a copy is used only if it is the model that the round's spec names, or if the
-task allows an older one and the holders confirm that a round with it was opened.
+A copy is used only if its digest is that of the round's model, or if the task allows an older model and enough holders
+signed that they opened a round with it.
 """
 
 import math
@@ -28,7 +28,7 @@ Chunks: TypeAlias = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True)
 class ModelCopy:
-    """A whole model whose digest is that of `basis`, checked in the `round` of `task` whose spec has the digest `spec`.
+    """A whole model with the digest in `basis`, received in `round` of `task` under the spec with digest `spec`.
 
     Arrays are float32, read-only.
     """
@@ -42,17 +42,17 @@ class ModelCopy:
 
     @property
     def trained(self) -> dict[str, NDArray[np.float32]]:
-        """The arrays that are trained, in order."""
+        """The trained arrays, in order."""
         return {name: self.arrays[name] for name in self.outline.trained.names}
 
     @property
     def frozen(self) -> dict[str, NDArray[np.float32]]:
-        """The arrays that are not."""
+        """The other arrays, in order."""
         return {name: self.arrays[name] for name in self.outline.frozen.names}
 
 
 class ModelCopyStore:
-    """Keeps one copy, however many models or tasks a node names.
+    """Keeps one copy, whatever the number of models or tasks.
 
     In memory; also in the key folder if that can save a download, since Flower may start a process for each message.
     """
@@ -63,9 +63,9 @@ class ModelCopyStore:
         self._on_disk: ModelCopy | None = None
 
     def take(self, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> ModelCopy:
-        """The model to train from, made of the chunks that came and the copy held.
+        """The model to train from, made of the chunks sent and the copy held.
 
-        Raises `PeerFault`: MISSING_CHUNKS if these do not make the round's model, so that all of it has to be sent;
+        Raises `PeerFault`: MISSING_CHUNKS if these do not make the round's model, so that the node sends all of it;
         ANOTHER_MODEL if all of it was sent and the digest differs; UNKNOWN_CHUNK, WRONG_SHAPE, MALFORMED.
         """
         outline = Outline.from_bytes(parts.get("model", b""))
@@ -82,7 +82,7 @@ class ModelCopyStore:
         if outline.digest(arrays) != spec.model_digest:
             if len(chunks) == len(outline.chunks()):
                 raise PeerFault(Reason.ANOTHER_MODEL, "the arrays are not those that the round names")
-            raise PeerFault(Reason.MISSING_CHUNKS, "what was sent does not make the round's model with what I hold")
+            raise PeerFault(Reason.MISSING_CHUNKS, "the chunks sent and the copy held do not make the round's model")
         basis = Basis(spec.model_version, spec.model_digest)
         copy = ModelCopy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
         self._keep(copy, spec.terms.staleness)
@@ -97,7 +97,7 @@ class ModelCopyStore:
 
     def _keep(self, copy: ModelCopy, staleness: int) -> None:
         self._copy = copy
-        # if every chunk changes in every round and none may be old, a copy on disk would never be used
+        # when every chunk changes in every round and none may be stale, a copy on disk is never used
         if not (copy.outline.frozen.names or staleness):
             return
         before, listed = self._on_disk, self._listed()
@@ -111,7 +111,7 @@ class ModelCopyStore:
         }
         index = pack(_INDEX, header, copy.outline.to_bytes())
         if listed != copy.outline:
-            # the index names every chunk that lies here, also after other models and tasks
+            # the index lists every chunk on disk, also those of other models and tasks
             self._drop_others(copy.outline, listed)
             self._folder.state.put(_INDEX, index)
         for chunk in copy.outline.chunks():
@@ -119,13 +119,13 @@ class ModelCopyStore:
             if before is None or before.task != copy.task or before.arrays.get(chunk.array) is not array:
                 flat = array.reshape(-1)[chunk.first : chunk.first + chunk.count]
                 self._folder.state.put(f"{_INDEX}/{chunk.id}", flat.astype("<f4", copy=False).tobytes())
-        # every chunk is checked when it is read, so a half-written copy after a crash is not used
+        # the digest is checked when a copy is read, so a half-written one is not used after a crash
         if listed == copy.outline:
             self._folder.state.put(_INDEX, index)
         self._on_disk = copy
 
     def _listed(self) -> Outline | None:
-        """The model whose chunks may lie in the key folder, of whatever task."""
+        """The outline whose chunks may be in the key folder, of any task."""
         if self._on_disk is not None:
             return self._on_disk.outline
         try:
@@ -141,7 +141,7 @@ class ModelCopyStore:
                 self._folder.state.drop(f"{_INDEX}/{chunk.id}")
 
     def _recalled(self, task: str) -> ModelCopy | None:
-        """The copy of this task in the key folder, if it is whole."""
+        """The copy of this task in the key folder, if whole."""
         index = self._folder.state.get(_INDEX)
         if index is None:
             return None
@@ -163,22 +163,17 @@ class ModelCopyStore:
 
 
 def _check(outline: Outline, chunks: Chunks) -> None:
-    """Return if these are chunks of such a model, each of its own size. Raises `PeerFault`."""
+    """Raise `PeerFault` unless these are chunks of this model, each of its size."""
     places = {chunk.id: chunk for chunk in outline.chunks()}
     for name, values in chunks.items():
         if name not in places:
-            raise PeerFault(Reason.UNKNOWN_CHUNK, "a chunk came that the model does not have")
+            raise PeerFault(Reason.UNKNOWN_CHUNK, "a chunk was sent that the model does not have")
         if values.dtype != np.float32 or values.shape != (places[name].count,):
-            raise PeerFault(
-                Reason.WRONG_SHAPE, f"a chunk of {places[name].count} float32 values came as something else"
-            )
+            raise PeerFault(Reason.WRONG_SHAPE, f"a chunk is not {places[name].count} float32 values")
 
 
 def _assembled(outline: Outline, chunks: Chunks, held: Chunks) -> dict[str, NDArray[np.float32]]:
-    """Every array, from chunks that came and arrays that were held. Raises `PeerFault("missing-chunks")`.
-
-    Nothing is allocated before all of it is known to be there.
-    """
+    """Every array, from the chunks sent and the arrays held. Raises `PeerFault` MISSING_CHUNKS before allocating."""
     missing = [
         chunk
         for chunk in outline.chunks()
@@ -206,10 +201,10 @@ def _array(name: str, shape: tuple[int, ...], chunks: Chunks, held: NDArray[np.g
 
 
 def _may_lag(held: ModelCopy, card: TaskCard, spec: RoundSpec, parts: Mapping[str, bytes]) -> bool:
-    """Whether the task lets this client train from its older copy, and enough holders opened a round with it.
+    """Whether the task allows this older copy, and enough holders signed that they opened a round with it.
 
-    Otherwise a node could give one client a model of its own making, and count its update in a later round that
-    everybody joins. The node chooses version numbers, so the rounds since then are limited too: each opens once.
+    Otherwise a node could send one client a made-up model and count its update in a later round that all clients join.
+    The node chooses version numbers, so the rounds since then are limited too: each opens once.
     """
     most = spec.terms.staleness
     if not (0 < spec.model_version - held.basis.version <= most and 0 < spec.round - held.round <= most):

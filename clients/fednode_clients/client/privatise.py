@@ -1,4 +1,4 @@
-"""What happens to an update before it leaves: bound, round, noise, seal, in the one order that type-checks.
+"""The steps of an update before it leaves: bound, round, noise, seal, in the one order that type-checks.
 
 Rounding: Kairouz, Liu, Steinke 2021 (arXiv 2102.06387), section 4.2, without the redraw: two neighbouring sums rounded
 with the same coins differ by at most clip + step * sqrt(d) in L2 norm, and that is what the ledger charges.
@@ -20,7 +20,7 @@ _ULP_GUARD = 1.0 - 2.0**-40
 
 
 class ClippedSum(Protocol):
-    """What training gives: a float64 sum [d] of records that were each clipped to `clip`."""
+    """The result of training: a float64 sum [d] of gradients, each record clipped to `clip`."""
 
     @property
     def vector(self) -> NDArray[np.float64]:
@@ -36,28 +36,26 @@ class ClippedSum(Protocol):
 def bound(total: ClippedSum, terms: Terms) -> Bounded:
     """The sum, projected onto the ball of radius clip * max_records.
 
-    Guarantee: one record moves the result by at most `clip`, since the projection onto a ball brings no two points
-    further apart. A client with more records than `max_records` is thereby heard with the weight of `max_records`.
-    Raises `ValueError` if the sum is not finite or was clipped to another bound: neither can come from
-    `clipped_gradient_sum` with these terms.
+    Guarantee: one record moves the result by at most `clip`, since projecting onto a ball moves no two points apart.
+    A client with more records than `max_records` has the weight of `max_records`. Raises `ValueError` if the sum is
+    not finite or was clipped to another bound: `clipped_gradient_sum` with these terms gives neither.
     """
     if not 0.0 < total.clip <= terms.clip:
         raise ValueError(f"records were clipped to {total.clip}, the round is charged for {terms.clip}")
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(total.vector))
-    # a norm that overflows is as good as infinite: projecting it would give zero, far from its neighbours
+    # projecting a sum whose norm overflows would give zero, far from its neighbours
     if not math.isfinite(norm):
-        raise ValueError("the sum is not finite; a record that is not finite has to count as zero before it is added")
+        raise ValueError("the sum is not finite; count a record that is not finite as zero before adding it")
     radius = terms.clip * terms.max_records
     vector = total.vector if norm <= radius else total.vector * (radius / norm * _ULP_GUARD)
     return Bounded(vector, terms.clip, terms.max_records)
 
 
 def round_to_grid(vector: NDArray[np.float64], grid_bits: int, rng: Rng) -> NDArray[np.int64]:
-    """Each coordinate in steps of 2^-grid_bits, rounded up or down at random so that its mean is right: int64 [d].
+    """Each coordinate in steps of 2^-grid_bits, rounded up or down at random: int64 [d].
 
-    The coin has 53 bits: a coordinate's mean is right to 2^-53 of a step. Raises `Overflow` for a coordinate over 2^62
-    steps.
+    Unbiased to 2^-53 of a step. Raises `Overflow` for a coordinate of 2^62 steps or more.
     """
     scaled = vector * 2.0**grid_bits
     if np.abs(scaled).max(initial=0.0) >= 2.0**62:
@@ -69,15 +67,14 @@ def round_to_grid(vector: NDArray[np.float64], grid_bits: int, rng: Rng) -> NDAr
 
 
 def add_noise(bounded: Bounded, terms: Terms, rng: Rng) -> Noised:
-    """Integers on the grid with this client's share of discrete Gaussian noise: nothing that is sent has none."""
+    """Integers on the grid plus this client's share of discrete Gaussian noise."""
     values = round_to_grid(bounded.vector, terms.grid_bits, rng)
     noise = discrete_gaussian(terms.local_variance, len(values), rng)
     return Noised(values + noise, bounded.clip, terms.grid_bits, terms.local_variance)
 
 
 def seal(noised: Noised, spec: RoundSpec, sealer: Sealer, rng: Rng) -> Sealed:
-    """The payload for this round. Raises `Overflow` if a value is outside what the planner made room for: never
-    clamped."""
+    """The payload for this round. Raises `Overflow` for a value beyond the planned room; values are never clamped."""
     terms = spec.terms
     if (noised.clip, noised.grid_bits, noised.variance) != (terms.clip, terms.grid_bits, terms.local_variance):
         raise ValueError("the update was made under other terms than the round's")

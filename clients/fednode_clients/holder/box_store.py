@@ -1,7 +1,7 @@
 """A holder's boxed shares: a fresh key for each round, the boxes sealed to it, and the sum of the shares in them.
 
-Key and boxes are destroyed when the round is opened or closed, or a later round gets its key: after that nobody who
-gets the key folder can read what was boxed for the round.
+Key and boxes are destroyed when the round is opened or closed, or when a later round gets its key: from then on the key
+folder reveals no share of the round.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class BoxStore:
     folder: KeyFolder = field(repr=False)
 
     def key(self, task: str, round_number: int) -> BoxKey:
-        """The key of this round, made at the first call. A key of an earlier round is destroyed.
+        """The key of this round, made at the first call; destroys the key of an earlier round.
 
         Raises `PeerFault`: PAST_ROUND if a later round has a key, ROUND_CLOSED if this round's key was destroyed.
         """
@@ -38,24 +38,22 @@ class BoxStore:
         if kept is not None:
             current = int.from_bytes(kept[:_ROUND], "little")
             if current > round_number:
-                raise PeerFault(Reason.PAST_ROUND, f"round {round_number} has no key any more, round {current} is on")
+                raise PeerFault(Reason.PAST_ROUND, f"round {round_number} is past, the current round is {current}")
             if current == round_number and len(kept) > _ROUND:
                 return BoxKey.from_private_bytes(kept[_ROUND:])
             if current == round_number:
-                raise PeerFault(
-                    Reason.ROUND_CLOSED, f"the key of round {round_number} was destroyed: the round is over"
-                )
+                raise PeerFault(Reason.ROUND_CLOSED, f"round {round_number} is over, its key was destroyed")
         fresh = BoxKey.generate()
         self.folder.state.drop(f"boxes/{task}")
         self.folder.state.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh.private_bytes())
         return fresh
 
     def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
-        """Keep the boxes that open to a share, and return the names of the clients whose box does not.
+        """Keep the boxes that open to a share; return the names of the clients whose box does not.
 
         Raises `PeerFault` BAD_REQUEST if a box is not the one that its client signed: the node exchanged it.
         """
-        digest, key, good, struck = spec.digest(), self._current(spec), {}, []
+        digest, key, good, excluded = spec.digest(), self._current(spec), {}, []
         for signed in heads:
             name = signed.head.sender
             box = boxes.get(name, b"")
@@ -65,9 +63,9 @@ class BoxStore:
                 _scheme(known).check_share(spec.sum_params, open_box(key, box, box_context(digest, name, known.me)))
                 good[name] = box
             except Tampered:
-                struck.append(name)
+                excluded.append(name)
         self.folder.state.put(f"boxes/{spec.task}", digest + join_parts(good))
-        return struck
+        return excluded
 
     def require(self, spec: RoundSpec, names: Iterable[str]) -> Mapping[str, bytes]:
         """The boxes of this round. Raises `PeerFault` BAD_REQUEST if the key or a box of `names` is missing."""
@@ -78,7 +76,7 @@ class BoxStore:
         boxes = split_parts(kept[32:], _MOST_BOXES)
         missing = [name for name in names if name not in boxes]
         if missing:
-            raise PeerFault(Reason.BAD_REQUEST, f"there is no good box of {missing[0]}")
+            raise PeerFault(Reason.BAD_REQUEST, f"the box of {missing[0]} is missing")
         return boxes
 
     def answer(self, known: KnownTask, spec: RoundSpec, names: Collection[str]) -> bytes:
@@ -88,10 +86,7 @@ class BoxStore:
         return _scheme(known).answer(spec.sum_params, shares)
 
     def close(self, task: str, round_number: int) -> None:
-        """Destroy the key and the boxes of this round, also on a full disk. That it had a key stays known.
-
-        Does nothing for a round without a key.
-        """
+        """Destroy the key and the boxes of this round, if any, also on a full disk. It never gets a key again."""
         kept = self.folder.state.get(f"box-key/{task}")
         if kept is not None and int.from_bytes(kept[:_ROUND], "little") == round_number:
             self.folder.state.shorten(f"box-key/{task}", _ROUND)

@@ -1,4 +1,4 @@
-"""A holder's side of the key ceremony of keyed schemes, once a task: commit, reveal, join, test on a known vector."""
+"""A holder's side of the key ceremony, once per task of a keyed scheme: commit, reveal, join, test a known vector."""
 
 from collections.abc import Callable, Mapping
 
@@ -25,7 +25,7 @@ from fednode_crypto.interfaces import Contribution, HolderShare
 
 
 class KeyCeremony:
-    """Makes one holder's part of joint keys, and keeps its share of each in the key folder."""
+    """Makes one holder's parts of joint keys, and keeps its shares in the key folder."""
 
     def __init__(self, folder: KeyFolder, schemes: Schemes, rng: Rng, most_tasks: int) -> None:
         self.folder, self._schemes, self._rng, self._most_tasks = folder, schemes, rng, most_tasks
@@ -73,7 +73,7 @@ class KeyCeremony:
         return made
 
     def reveal(self, frame: bytes) -> Envelope:
-        """Reveal the part, once all holders are committed, and box a share of its secret for each."""
+        """Once all holders are committed, reveal the part and box a share of its secret for each holder."""
         task, parts = read_ask("key-reveal", frame)
         card = self._card(task)
         committed = KeyParts.from_parts(parts).verified(card)
@@ -85,7 +85,7 @@ class KeyCeremony:
         self.folder.state.put(f"key-heads/{task}", heads)
         mine = self._contribution(card)
         if committed.commitments[card.cohort.member(self.folder.name).point].body != mine.commitment:
-            raise PeerFault(Reason.BAD_KEY_PART, "that is not what I committed to")
+            raise PeerFault(Reason.BAD_KEY_PART, "the commitment listed for me is not mine")
         bundle = {"part": self._write("key-part", task, mine.reveal(), {"commitments": heads.hex()}).to_bytes()}
         for holder in card.cohort.holders:
             context = share_context(task, card.cohort, self.folder.name, holder.name)
@@ -94,7 +94,7 @@ class KeyCeremony:
         return self._write("key-bundle", task, join_parts(bundle))
 
     def join(self, frame: bytes) -> Envelope:
-        """Check each part against its commitment, open the boxes, and keep this holder's share of the joint secret."""
+        """Check each part against its commitment, open the boxes, keep this holder's share of the joint secret."""
         task, parts = read_ask("key-join", frame)
         card = self._card(task)
         known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts), self._most_tasks)

@@ -1,6 +1,6 @@
-"""A key holder: opens one sum a round, once, over one roster that enough holders have signed before.
+"""A key holder: opens one sum a round, once, over one roster that enough holders signed before.
 
-What it refuses and what it did lie in its key folder, so a restart forgets nothing.
+Its record is in its key folder, so a restart forgets nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -95,12 +95,12 @@ class Holder:
         spec, parts = read_spec("boxes", frame)
         known, heads = self._checked_roster(spec, parts)
         boxes = split_parts(parts.get("boxes", b""), known.card.sum_params.summands)
-        struck = self._boxes.take(known, spec, heads, boxes)
+        excluded = self._boxes.take(known, spec, heads, boxes)
         about = {"roster": digest("roster", parts["roster"]).hex()}
-        return self.folder.signer.write("checked", topic(spec), canonical({"struck": sorted(struck)}), about)
+        return self.folder.signer.write("checked", topic(spec), canonical({"struck": sorted(excluded)}), about)
 
     def confirm(self, frame: bytes) -> Envelope:
-        """Sign the final roster of a round: one roster a round, recorded before the answer leaves.
+        """Sign the final roster of a round: one a round, recorded before the answer leaves.
 
         Raises `PeerFault` as `open` does, ALREADY_CONFIRMED, and BAD_REQUEST if the box of a client is missing here.
         """
@@ -159,7 +159,7 @@ class Holder:
         cohort, needed = known.card.cohort, known.card.sum_params.threshold
         count = len(Confirmations.from_parts(parts, cohort).verified(cohort, topic(spec), roster))
         if count < needed:
-            raise PeerFault(Reason.NOT_CONFIRMED, f"{count} holders have confirmed this roster, {needed} have to")
+            raise PeerFault(Reason.NOT_CONFIRMED, f"{count} holders confirmed this roster, {needed} are needed")
         self._require_not_another(spec, roster)
 
     def _require_not_another(self, spec: RoundSpec, roster: bytes) -> dict[str, object] | None:
@@ -220,7 +220,7 @@ class Holder:
 
 
 def _opened_entry(spec: RoundSpec, request: bytes, roster: bytes) -> dict[str, object]:
-    """What a round was opened for: the same again is harmless, anything else is a second opening."""
+    """The record of an opening: the same again is harmless, anything else is a second opening."""
     return {
         "opened": spec.task,
         "round": spec.round,

@@ -1,4 +1,4 @@
-"""What a holder checks of a roster."""
+"""A holder's check of a roster."""
 
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Signed

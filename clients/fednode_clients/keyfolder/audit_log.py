@@ -1,7 +1,7 @@
-"""A member's record of what it signed, and the head that shows if a line of it is missing.
+"""A member's record of what it signed, and the head that shows if a line is missing.
 
-The head, in `state/`, is the length and the digest of `record.jsonl`. If either of the two is lost, or put back from a
-copy by itself, they no longer fit together. If both are put back, they fit: nothing on one disk can detect that.
+The head, in `state/`, is the length and the digest of `record.jsonl`. If one of the two is lost or restored by itself,
+they no longer match. If both are restored they match, and nothing on one disk can detect that.
 """
 
 import json

@@ -33,7 +33,7 @@ def read_enrolment_public(file: Path) -> VerifyKey:
     except OSError as error:
         raise ConfigError(f"could not read {file}: {error.strerror}; ask the enroller for {PUBLIC_FILE}") from None
     except (ValueError, CryptoError):
-        # the text of the fault may hold a part of a secret
+        # the error's text may hold a part of a secret
         raise ConfigError(
             f"{file} does not hold the public half of an enrolment key; ask the enroller for {PUBLIC_FILE}"
         ) from None

@@ -1,4 +1,4 @@
-"""One process at a time: what a member checks in its record and what it then writes there are one step."""
+"""One process at a time: a member checks its record and writes to it in one step."""
 
 import os
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from fednode_clients.keyfolder.folder import KeyFolder
 
 @contextmanager
 def exclusive(folder: KeyFolder) -> Iterator[None]:
-    """Wait for the lock of this key folder and hold it for the block. Do not nest: the inner block would wait for ever.
+    """Wait for the lock of this key folder and hold it for the block. Not re-entrant: a nested block deadlocks.
 
     Flower may run two messages of a member at once, each in its own process; without the lock both would find the same
-    round unopened. What a process that died left half written is removed first. Raises `StoreError`.
+    round unopened. First removes half-written files of dead processes. Raises `StoreError`.
     """
     path = folder.path / "turn.lock"
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""A member's key folder: secrets, what it agreed to, and what it has done, on disk before it counts.
+"""A member's key folder: its secrets, its tasks and its record, on disk before they count.
 
     identity.json   name, signing key, box key            mode 0600
-    enrolment.pub   the enrolment key's public half       the root of trust: nothing else says who is in a cohort
+    enrolment.pub   the enrolment key's public half       the root of trust: it alone decides who is in a cohort
     state/          small files by name                   `state_files`
     tasks/          an empty file for each task taken     `task_marks`
     retired/        an empty file for each closed task    `retire`
@@ -31,7 +31,7 @@ from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
 
 
 class KeyFolder:
-    """The folder at `path`, opened. Its representation shows the path and the member's name, never a key."""
+    """The opened folder at `path`. Its repr shows the path and the member's name, never a key."""
 
     def __init__(self, path: Path, name: str, keys: tuple[SigningKey, BoxKey], enrolment_key: VerifyKey) -> None:
         self.path, self.name, self.enrolment_key = path, name, enrolment_key
@@ -50,8 +50,7 @@ class KeyFolder:
     def create(path: Path, name: str, enrolment_key: VerifyKey) -> "KeyFolder":
         """Make new keys for `name`.
 
-        Raises `ConfigError` if the folder holds keys already: they are never overwritten; `StoreError` if it cannot be
-        written.
+        Raises `ConfigError` if the folder holds keys already, `StoreError` if it cannot be written.
         """
         if any((path / file).exists() for file in ("identity.json", PUBLIC_FILE)):
             raise ConfigError(f"{path} holds keys already; choose another folder, keys are never overwritten")
@@ -86,7 +85,7 @@ class KeyFolder:
         except FileNotFoundError as error:
             raise ConfigError(f"no keys in {path}; make them with `fednode keys init`") from error
         except (OSError, ValueError, KeyError, TypeError, CryptoError) as error:
-            # the text of the fault may hold a part of a key: it is not passed on
+            # the error's text may hold a part of a key
             raise ConfigError(
                 f"the keys in {path} cannot be read; put identity.json and {PUBLIC_FILE} back from a copy, never "
                 f"{RECORD_FILE} or state/, and run `fednode keys retire {path}`"
@@ -95,7 +94,7 @@ class KeyFolder:
 
     @property
     def signer(self) -> Signer:
-        """What signs this member's messages."""
+        """Signs this member's messages."""
         return Signer(self.name, self._signing_key)
 
     def member(self, role: Role, point: int = 0) -> Member:
@@ -103,6 +102,6 @@ class KeyFolder:
         return Member(self.name, role, self._signing_key.public, self.box_key.public, point)
 
     def sweep(self) -> None:
-        """Remove what processes that died left half written. For the exclusive user of the folder."""
+        """Remove half-written files of dead processes. For the exclusive user of the folder."""
         for folder in (self.state.folder, self.tasks.taken, self.tasks.retired):
             sweep_temp_files(folder, HASHED)

@@ -1,4 +1,4 @@
-"""Closing every task of a key folder for good: what makes a folder safe that was damaged, copied or put back."""
+"""Closes every task of a key folder for good, which makes a damaged, copied or restored folder safe again."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -16,7 +16,7 @@ from fednode_clients.keyfolder.task_marks import marks_in
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """How many tasks are closed in a folder now, and which of the given names it did not know: perhaps misspelt."""
+    """The number of closed tasks in a folder, and the given names that it did not know: perhaps misspelt."""
 
     closed: int
     unknown: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a member knows of a task: verified once, kept in its key folder, believed afterwards."""
+"""A member's tasks: each is verified once and kept in its key folder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Schemes = Callable[[str], SumScheme]
 
 
 def topic(spec: RoundSpec) -> Topic:
-    """What every message about this round names."""
+    """The topic of every message about this round."""
     return Topic(spec.task, spec.round, spec.digest())
 
 
@@ -45,7 +45,7 @@ class KnownTask:
             raise PeerFault(Reason.ANOTHER_TASK, "the round is under another joint key")
 
     def key_digest(self) -> bytes:
-        """32 bytes that name the joint key; zeros where there is none."""
+        """The digest of the joint key; 32 zero bytes without one."""
         return bytes(32) if self.key is None else self.key.digest()
 
 

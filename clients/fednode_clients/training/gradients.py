@@ -1,17 +1,16 @@
-"""What a client learned in a round: the sum of its records' cross-entropy gradients, each clipped on its own.
+"""The result of local training: the sum of the records' cross-entropy gradients, each clipped on its own.
 
-Guarantee. With `neighbouring` meaning that one record's contribution is replaced by zero, the vectors of two
-neighbouring data sets differ by at most `clip` in L2 norm, floating-point error included. Each contribution is
-clipped to clip * (1 - 2^-20); what is kept back pays for rounding: of the norm, below 2^-21 relative, and of two
-float64 sums over up to 2^20 records, in blocks of 1,024 or fewer that are added with Kahan's compensation, below
-2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`. On Opacus' path a record's gradient is what the module computes in its
-own precision, and the guarantee takes it that the other records of a micro-batch do not change it: that is why layers
-that mix records are refused.
+Guarantee: replacing one record's contribution by zero moves the vector by at most `clip` in L2 norm, floating-point
+error included. Each contribution is clipped to clip * (1 - 2^-20); the rest covers rounding: of the norm, below 2^-21
+relative, and of two float64 sums over up to 2^20 records, in blocks of up to 1,024 added with Kahan's compensation,
+below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`. On Opacus' path the module computes gradients in its own
+precision. The guarantee assumes that other records of a micro-batch do not change a record's gradient, so layers that
+mix records are refused.
 
     gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
     gradient zero                                                    contributes zero
     no records                                                       zeros, records = 0
-    shapes that do not fit, labels outside the model's classes       ValueError
+    wrong shapes, labels outside the model's classes                 ValueError
     a layer that mixes records, such as BatchNorm                    ConfigError
 """
 
@@ -39,7 +38,7 @@ _KEPT = 1.0 - 2.0**-20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GradientSum:
-    """`vector` float64 (d,) is private until it is noised; so are the counts of records, clipped and dropped ones."""
+    """`vector` float64 (d,) and the counts of records, clipped and dropped ones: all private until noised."""
 
     vector: Array = field(repr=False)
     records: int = field(repr=False)
@@ -49,7 +48,7 @@ class GradientSum:
 
 
 def clipped_gradient_sum(model: "torch.nn.Module", features: Features, labels: Labels, clip: float) -> GradientSum:
-    """Sum over records of the clipped gradient at the model's present parameters; see the module for the guarantee.
+    """Sum the records' clipped gradients at the model's current parameters; the module states the guarantee.
 
     `features` is [n, ...] as the model takes it, `labels` int [n]. A plain `torch.nn.Linear` takes the closed form in
     float64; any other module takes Opacus' grad sampler in micro-batches, in the module's own precision (dropout off).
@@ -71,9 +70,9 @@ def clipped_gradient_sum(model: "torch.nn.Module", features: Features, labels: L
 
 
 def clip_scales(norms: Array, clip: float) -> Array:
-    """What to multiply gradients of these L2 norms by, float64 (n,): 0 where the norm is not finite.
+    """The factors that clip gradients of these L2 norms, float64 (n,): 0 where the norm is not finite.
 
-    The scaled norm is never above `clip`: a norm above clip * (1 - 2^-20) is brought to that.
+    Scaled norms never exceed `clip`: a norm above clip * (1 - 2^-20) is scaled to that.
     """
     bound = clip * _KEPT
     over = np.isfinite(norms) & (norms > bound)

@@ -1,7 +1,7 @@
 """Models as flat vectors: only trainable floating-point parameters travel, in the order in which the module names them.
 
-Buffers (running statistics, integer counters) and frozen parameters stay where they are: they would be released without
-noise, and clipping or noising an integer has no meaning. torch is imported when it is needed.
+Buffers (running statistics, integer counters) and frozen parameters do not travel: they would be released without
+noise, and integers cannot be clipped or noised. torch is imported when needed.
 """
 
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ def linear_head(dimension: int, classes: int) -> "torch.nn.Linear":
 
 
 def travelling(model: "torch.nn.Module") -> "list[tuple[str, torch.nn.Parameter]]":
-    """Name and parameter of all that travels; a parameter that is used in two places is listed once."""
+    """Name and parameter of each one that travels; a parameter used in two places is listed once."""
     return [(name, p) for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()]
 
 

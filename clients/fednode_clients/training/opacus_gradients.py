@@ -1,7 +1,7 @@
 """Per-record gradients of any torch module, by Opacus' grad sampler: the one file that imports Opacus.
 
-Only the sampler is used. Opacus' optimiser, noise and accountant are not: clipping is in `training`, noise is integer
-and is added before sealing, and the node's ledger does the accounting.
+Only the sampler is used, not Opacus' optimiser, noise or accountant: `gradients` clips, integer noise is added before
+sealing, and the node's ledger does the accounting.
 """
 
 import copy
