@@ -1,7 +1,5 @@
 """A ClientApp and a model of somebody else, built from the docstrings: mods, `MemberParts`, Flower's strategy."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from flwr.app import Context, Message
@@ -61,23 +59,12 @@ def own_app() -> ClientApp:
     return app
 
 
-@dataclass
-class Run:
+def node_of(channel, task: Task, ledger: Ledger) -> Node:
     """The node's side."""
-
-    task: Task
-    ledger: Ledger
-
-    def node(self, channel) -> Node:
-        clock, roomy = SkippingClock(), Limits(64, 1 << 28, 1 << 26)
-        return Node(
-            channel=channel,
-            scheme=scheme("bfv"),
-            ledger=self.ledger,
-            updates=UpdateStore(MemoryBackend(clock, roomy, WhenFull.REFUSE), retry_after=1.0),
-            parameters=ParameterStore(MemoryBackend(clock, roomy, WhenFull.REFUSE), self.task.name),
-            clock=clock,
-        )
+    clock, roomy = SkippingClock(), Limits(64, 1 << 28, 1 << 26)
+    updates, parameters = (MemoryBackend(clock, roomy, WhenFull.REFUSE) for _ in range(2))
+    stores = UpdateStore(updates, retry_after=1.0), ParameterStore(parameters, task.name)
+    return Node(channel, scheme("bfv"), ledger, *stores, clock)
 
 
 def task_for(cohort, layout: Layout) -> Task:
@@ -96,7 +83,9 @@ def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
     grid = InProcGrid(own_app(), names, config)
     seen = []
     with Ledger.open(tmp_path / "ledger.jsonl", Budget(1e6, 1e-5), SkippingClock(), task.name) as ledger:
-        strategy = FedNodeStrategy(task, Run(task, ledger).node, lambda outcome, _: seen.append(outcome))
+        strategy = FedNodeStrategy(
+            task, lambda channel: node_of(channel, task, ledger), lambda outcome, _: seen.append(outcome)
+        )
         result = strategy.start(
             grid, to_arrays(arrays), num_rounds=2, evaluate_fn=lambda number, record: accuracy_record(0.5)
         )

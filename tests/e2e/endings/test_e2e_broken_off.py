@@ -27,13 +27,6 @@ PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 ERRORS = [StoreError("No space left on device"), KeyboardInterrupt(), ZeroDivisionError("my-card-4929")]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """No plots, and no waiting for the disk: neither is what this is about."""
-    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
-    monkeypatch.setattr("os.fsync", lambda _descriptor: None)
-
-
 @dataclass(frozen=True)
 class Place:
     """Something that a run calls after a charge; `after` has it do its work before it breaks."""

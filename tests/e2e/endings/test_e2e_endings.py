@@ -38,12 +38,6 @@ PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 ALWAYS = {"report.html", "report.json", "run.log", "config.toml"}
 
 
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch):
-    """The page's plots take most of a small run's time, and have tests of their own."""
-    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
-
-
 def check_ended(result: RunResult, kind: type[Exception], outcome: str, charges: int) -> dict:
     """The error, its report, and that all that was written is whole."""
     assert type(result.error) is kind

@@ -133,9 +133,7 @@ def test_a_temporary_folder_that_takes_nothing_is_named(place, monkeypatch):
         pass
 
 
-def test_a_run_sweeps_what_a_killed_run_left_and_not_what_another_uses(holder, place, monkeypatch):
-    # the plots take most of a small run's time, and have tests of their own
-    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
+def test_a_run_sweeps_what_a_killed_run_left_and_not_what_another_uses(holder, place):
     _, folder = holder
     orphan = place / f"{KEYS}orphan"
     (orphan / "client-1").mkdir(parents=True)
