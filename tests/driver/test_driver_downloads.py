@@ -80,14 +80,6 @@ def test_a_client_that_was_away_gets_what_it_missed(cohort):
     assert cohort.trained_from["client-2"].version == 3
 
 
-def test_a_client_that_never_answered_gets_everything_again(cohort):
-    cohort.tell("client-2", kit.silent, rounds={1})
-    driver = cohort.begun()
-    driver.run_round(1)
-    driver.run_round(2)
-    assert sent(cohort, 2, "client-2") == [ALL] and sent(cohort, 2, "client-1") == [["w/0"]]
-
-
 @pytest.mark.parametrize("conduct", [kit.garbage, kit.borrowing("client-1"), kit.breaking, kit.short_body])
 def test_what_is_not_a_members_signed_word_proves_nothing(cohort, conduct):
     cohort.tell("client-2", conduct, rounds={1})

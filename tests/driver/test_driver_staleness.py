@@ -158,14 +158,6 @@ def test_chunks_that_clients_held_are_counted_when_they_change(tmp_path):
     assert driver.downloads.invalidations == 4 + 3 + 4 and told == [0, 4, 3, 4]
 
 
-def test_a_round_without_a_release_makes_nothing_stale(tmp_path):
-    cohort = FakeCohort(tmp_path)
-    driver = cohort.begun()
-    for name in ("client-1", "client-2"):
-        cohort.tell(name, kit.silent, rounds={1})
-    assert driver.run_round(1).cause == "too-few-survivors" and driver.downloads.invalidations == 0
-
-
 # --- resends
 
 

@@ -188,20 +188,6 @@ def test_a_full_disk_is_a_refusal_that_says_so_and_not_where_the_keys_are(fresh,
     assert answered(fresh, "holder-1", frame).head.kind == "box-key"
 
 
-def test_clients_and_holders_refuse_a_task_on_a_full_disk_and_take_it_later(fresh, monkeypatch):
-    tasks = [(name, request.frame) for name, request in fresh.asked("task")]
-    assert {name[:6] for name, _ in tasks} == {"client", "holder"}
-    for name, frame in tasks:
-        for kept in (fresh.folder(name).path / "state").iterdir():
-            kept.unlink()
-        (fresh.folder(name).path / "record.jsonl").unlink()
-        fresh.restart(name)
-        with monkeypatch.context() as patched:
-            patched.setattr("os.fsync", full)
-            refused(fresh, name, frame)
-        assert answered(fresh, name, frame).head.kind == "ready"
-
-
 def test_what_cannot_be_removed_is_storage_too(fresh, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", full)
