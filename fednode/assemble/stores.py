@@ -175,7 +175,8 @@ def _in_files(plan: Plan, clock: Clock, folder: Path, stack: ExitStack) -> Store
 
 def _on_server(plan: Plan, run_id: str, clock: Clock, stack: ExitStack) -> Stores:
     from fednode.cache.redis.backend import RedisBackend
-    from fednode.cache.redis.client import Link, LinkOptions
+    from fednode.cache.redis.client import Link
+    from fednode.cache.redis.connections import LinkOptions
     from fednode.cache.redis.lease import Lease, namespace_of
     from fednode.cache.redis.records import RedisOptions
 

@@ -22,7 +22,7 @@ from fednode.cache.memory.backend import MemoryBackend
 from fednode.cache.memory.policies import POLICIES, policy_maker
 from fednode.cache.redis.address import RedisAddress, TlsFiles
 from fednode.cache.redis.backend import RedisBackend
-from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.wrappers.chunked import Chunked
 from fednode.cache.wrappers.counted import Counted

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.wrappers.loading import GuardSettings
 from fednode.cache.wrappers.tiered import TierOptions

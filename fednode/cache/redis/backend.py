@@ -1,10 +1,8 @@
 """A cache on a Redis or Valkey server: whole values or misses, and a pinned value that is lost is reported."""
 
-import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import accumulate
 from threading import Lock
 from typing import Final, Self
 
@@ -20,24 +18,22 @@ from fednode.cache.backend import (
     check_items,
     check_key,
     check_ttl,
+    checked_keys,
 )
 from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.client import Link
-from fednode.cache.redis.eviction_check import check_no_eviction
-from fednode.cache.redis.index import WriteIndex, WrittenEntry
-from fednode.cache.redis.records import Lasting, RedisOptions, RedisValues
+from fednode.cache.redis.eviction_check import EvictionCheck
+from fednode.cache.redis.index import WriteIndex
+from fednode.cache.redis.records import Lasting, RedisOptions, RedisValues, Write
 from fednode.cache.redis.tracking import Feed
-from fednode.cache.values.codec import encode_counted
-from fednode.cache.values.pieces import GENERATION_BYTES, Cut, Damaged, Manifest, cut, encoded_limit, key_bytes
+from fednode.cache.values.pieces import Damaged
 from fednode.clock import Clock
 from fednode.errors import ConfigError
 
 _STRIPES: Final = 64
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 8 << 20
-_POLICY_SECONDS: Final = 10.0
-"""For how long a pin trusts the last check of the server's eviction policy."""
 
 
 class RedisBackend:
@@ -66,30 +62,24 @@ class RedisBackend:
     ) -> None:
         self._options = options
         self._clock = clock
-        self._draw = draw
-        self._server = str(address)
-        self._place_name = f"the cache server {address}"
-        self._limit = encoded_limit(options.limits.value_bytes)
+        self._address = address
         self._index = WriteIndex(options.limits)
         self._stripes = tuple(Lock() for _ in range(_STRIPES))
-        self._trusted_until = -math.inf
         self._link = Link(address, options.link, clock)
-        self._values = RedisValues(self._link, options, clock)
+        self._eviction = EvictionCheck(self._link, address, clock)
+        self._values = RedisValues(self._link, options, clock, draw)
         self._names = self._values.names
         try:
             self._link.run([self._values.head("")])
             if options.pins:
-                self.require_no_eviction()
+                self._eviction.require()
         except BaseException:
             self._link.close()
             raise
         refuse_after_fork(self, "_stripes")
 
-    def __repr__(self) -> str:
-        return f"RedisBackend({self._server}, {self._options.namespace})"
-
     def __str__(self) -> str:
-        return f"{self._place_name} (namespace {self._options.namespace})"
+        return f"the cache server {self._address} (namespace {self._options.namespace})"
 
     def __enter__(self) -> Self:
         return self
@@ -121,12 +111,6 @@ class RedisBackend:
         """Close the connections; everything stays on the server. Closing twice is allowed."""
         self._link.close()
 
-    def require_no_eviction(self) -> None:
-        """Raise `ConfigError` if the server, or a primary of the cluster, could evict a pinned value."""
-        for memory in self._link.memory():
-            check_no_eviction(memory, self._server)
-        self._trusted_until = self._clock.now() + _POLICY_SECONDS
-
     def get(self, key: str) -> Value | Missing:
         """As `CacheBackend.get`. Raises `PinLost` for a pinned value that is gone, `StoreError`."""
         found = self.get_lasting(key)
@@ -139,8 +123,7 @@ class RedisBackend:
 
     def get_lasting(self, key: str) -> Lasting | Missing:
         """`get`, with the seconds until the value expires."""
-        found = self._read((key,))[0]
-        return self._explain(key) if found is None else found
+        return self._explained(key, self._values.read((key,))[0])
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """As `CacheBackend.get_many`, in a round trip for each 256 keys."""
@@ -148,54 +131,32 @@ class RedisBackend:
 
     def get_many_lasting(self, keys: Iterable[str]) -> dict[str, Lasting]:
         """`get_many`, with the seconds until the values expire."""
-        asked = tuple(keys)
-        for key in asked:
-            check_key(key)
-        wanted = tuple(dict.fromkeys(asked))
+        wanted = tuple(dict.fromkeys(checked_keys(keys)))
         found: dict[str, Lasting] = {}
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
-            for key, read in zip(batch, self._read(batch), strict=True):
-                one: Lasting | Missing = MISSING
+            for key, read in zip(batch, self._values.read(batch), strict=True):
                 with suppress(PinLost):
-                    one = self._explain(key) if read is None else read
-                if not isinstance(one, Missing):
-                    found[key] = one
+                    one = self._explained(key, read)
+                    if not isinstance(one, Missing):
+                        found[key] = one
         return found
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull`."""
-        ttl = check_ttl(ttl)
-        self._place(key, *self._prepared(key, value, ttl, pinned=False), ttl)
+        check_key(key)
+        self._set_all({key: value}, ttl)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """As `CacheBackend.set_many`; small values are sent together."""
         check_items(items)
-        ttl = check_ttl(ttl)
-        batch: dict[str, tuple[Cut, WrittenEntry]] = {}
-        waiting = 0
-        try:
-            for key, value in items.items():
-                ready, noted = self._prepared(key, value, ttl, pinned=False)
-                if ready.pieces or not self._link.batches:
-                    self._flush(batch, ttl)
-                    self._place(key, ready, noted, ttl)
-                    continue
-                self._index.admit(key, noted, self._clock.now())
-                waiting = waiting * bool(batch) + ready.manifest.size
-                batch[key] = (ready, noted)
-                if len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
-                    self._flush(batch, ttl)
-        except Exception:
-            self._flush(batch, ttl)
-            raise
-        self._flush(batch, ttl)
+        self._set_all(items, ttl)
 
     def pin(self, key: str, value: Value) -> None:
         """As `CacheBackend.pin`. Raises `ConfigError` for a server that could evict, `StoreFull` for a full one."""
-        if self._clock.now() >= self._trusted_until:
-            self.require_no_eviction()
-        self._place(key, *self._prepared(key, value, None, pinned=True), None)
+        self._eviction.require()
+        check_key(key)
+        self._set_all({key: value}, None, pinned=True)
 
     def delete(self, key: str) -> bool:
         """As `CacheBackend.delete`. If the connection breaks meanwhile, False may be wrong."""
@@ -204,17 +165,13 @@ class RedisBackend:
             self._index.deleting(key)
             manifest = self._values.delete(key, noted)
             self._index.forget(key)
-        self._free(key, manifest, noted)
         return manifest is not None and manifest.expires_at > self._clock.time()
 
     def clear(self) -> None:
         """Forget everything in this namespace, whoever wrote it, and nothing outside it."""
         with self._all_of(self._stripes):
-            self._index.deleting_all()
-            for pattern in self._names.everything:
-                for names in self._link.scan(pattern):
-                    if names:
-                        self._link.run([("UNLINK", name) for name in names])
+            self._index.deleting()
+            self._link.remove(self._names.everything)
             self._index.clear()
 
     def sweep(self) -> int:
@@ -252,30 +209,21 @@ class RedisBackend:
             suspects = [key for (key, noted), fine in zip(batch, whole, strict=True) if not fine or noted.lost]
             for key in suspects:
                 try:
-                    self._explain(key)
+                    self._explained(key, None)
                 except PinLost:
                     lost.append(key)
         return tuple(sorted(lost))
 
     def follow(self) -> Feed:
         """A connection of its own that reports every change in this namespace. Raises `StoreError`."""
-        probe = self._names.probe(self._draw(GENERATION_BYTES).hex())
+        return self._values.follow()
 
-        def write_probe() -> None:
-            self._link.run([("SET", probe, b"", "PX", 1000)])
-
-        return Feed(self._link.track(self._names.records), self._names, write_probe)
-
-    def _read(self, keys: tuple[str, ...]) -> list[Lasting | None]:
-        found: list[Lasting | None] = []
-        for one in self._values.read(keys):
-            if isinstance(one, Damaged):
-                self._index.damaged()
-            found.append(None if isinstance(one, Damaged) else one)
-        return found
-
-    def _explain(self, key: str) -> Lasting | Missing:
-        """Find out why `key` was missed: it was not there, it expired, or the server lost it."""
+    def _explained(self, key: str, read: Lasting | Damaged | None) -> Lasting | Missing:
+        """What was read, or why `key` was missed: it was not there, it expired, or the server lost it."""
+        if isinstance(read, Lasting):
+            return read
+        if read is not None:
+            self._index.damaged()
         if self._index.entry(key) is None:
             return MISSING
         with self._stripe(key):
@@ -295,75 +243,60 @@ class RedisBackend:
                 return MISSING
             if noted.pinned:
                 self._index.lost(noted)
-                raise PinLost(key, self._place_name, damaged=isinstance(found, Damaged))
+                raise PinLost(key, f"the cache server {self._address}", damaged=isinstance(found, Damaged))
             self._index.evicted(key)
             return MISSING
 
-    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> tuple[Cut, WrittenEntry]:
-        """Encode a value for writing. Raises `TooLarge`, and as `encode_counted` does."""
+    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> Write:
         try:
-            data, size = encode_counted(value, self._index.limits.value_bytes)
-            if len(data) > self._limit:
-                raise TooLarge(len(data), self._limit)
+            return self._values.prepared(key, value, ttl, self._index.limits.value_bytes, pinned=pinned)
         except TooLarge:
             self._index.refused()
             raise
-        life = math.inf if ttl is None else ttl
-        generation = self._draw(GENERATION_BYTES)
-        ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
-        return ready, WrittenEntry(size, generation, ready.manifest.count, self._clock.now() + life, pinned=pinned)
 
-    def _place(self, key: str, ready: Cut, noted: WrittenEntry, ttl: float | None) -> None:
-        self._index.admit(key, noted, self._clock.now())
+    def _set_all(self, items: Mapping[str, Value], ttl: float | None, *, pinned: bool = False) -> None:
+        ttl = check_ttl(ttl)
+        batch: list[Write] = []
+        waiting = 0
         try:
-            with self._stripe(key):
-                before = self._index.entry(key)
-                manifest = self._values.write(key, ready, ttl, before)
-                self._index.note(key, noted)
-        except StoreFull:
-            self._index.refused()
-            raise
+            for key, value in items.items():
+                write = self._prepared(key, value, ttl, pinned=pinned)
+                alone = bool(write.cut.pieces) or not self._link.batches
+                if alone:
+                    self._flush(batch, ttl)
+                self._index.admit(key, write.entry, self._clock.now())
+                batch.append(write)
+                waiting += write.cut.manifest.size
+                if alone or len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
+                    self._flush(batch, ttl)
+                    waiting = 0
         finally:
-            self._index.release(noted)
-        self._free(key, manifest, before, noted.generation)
+            self._flush(batch, ttl)
 
-    def _flush(self, batch: dict[str, tuple[Cut, WrittenEntry]], ttl: float | None) -> None:
-        """Store the values in `batch` together and empty it; if that is refused, one by one up to the first refusal."""
-        items = dict(batch)
+    def _flush(self, batch: list[Write], ttl: float | None) -> None:
+        """Store the values in `batch` and empty it."""
+        writes = tuple(batch)
         batch.clear()
-        try:
-            self._place_together(items, ttl)
-        except StoreFull:
-            for key, ready in items.items():
-                self._place(key, *ready, ttl)
+        if writes:
+            self._store(writes, ttl)
 
-    def _place_together(self, items: Mapping[str, tuple[Cut, WrittenEntry]], ttl: float | None) -> None:
-        numbers = sorted({hash(key) % _STRIPES for key in items})
+    def _store(self, writes: Sequence[Write], ttl: float | None) -> None:
+        """Store these together, or if the server has no room for all, one by one up to the first refusal."""
+        numbers = sorted({hash(one.key) % _STRIPES for one in writes})
         try:
             with self._all_of(self._stripes[number] for number in numbers):
-                replaced = self._replaced(items, ttl)
-            for key, manifest, old in replaced:
-                self._free(key, manifest, old, items[key][1].generation)
+                self._values.write(writes, [self._index.entry(one.key) for one in writes], ttl)
+                for one in writes:
+                    self._index.note(one.key, one.entry)
+        except StoreFull:
+            if len(writes) == 1:
+                self._index.refused()
+                raise
+            for one in writes:
+                self._store([one], ttl)
         finally:
-            for _, noted in items.values():
-                self._index.release(noted)
-
-    def _replaced(
-        self, items: Mapping[str, tuple[Cut, WrittenEntry]], ttl: float | None
-    ) -> list[tuple[str, Manifest | None, WrittenEntry | None]]:
-        """Write all in one transaction; for each the manifest that was there, and our entry of it."""
-        if not items:
-            return []
-        before = [self._index.entry(key) for key in items]
-        each = zip(items.items(), before, strict=True)
-        writes = [self._values.commit(key, ready, ttl, old) for (key, (ready, _)), old in each]
-        replies = self._link.run([one for write in writes for one in write], atomic=True)
-        for key, (_, noted) in items.items():
-            self._index.note(key, noted)
-        # the first command of each write asks for the old manifest
-        starts = accumulate((len(write) for write in writes[:-1]), initial=0)
-        manifests = [self._values.manifest(replies[start]) for start in starts]
-        return list(zip(items, manifests, before, strict=True))
+            for one in writes:
+                self._index.release(one.entry)
 
     @contextmanager
     def _all_of(self, stripes: Iterable[Lock]) -> Iterator[None]:
@@ -372,11 +305,6 @@ class RedisBackend:
             for stripe in stripes:
                 held.enter_context(stripe)
             yield
-
-    def _free(self, key: str, manifest: Manifest | None, noted: WrittenEntry | None, new: bytes = b"") -> None:
-        # the manifest and the entry: a transaction sent again after a lost answer finds the manifest of its first try
-        old = {(one.generation, one.count) for one in (manifest, noted) if one is not None and one.generation != new}
-        self._values.unlink_pieces(key, old)
 
     def _stripe(self, key: str) -> Lock:
         return self._stripes[hash(key) % _STRIPES]

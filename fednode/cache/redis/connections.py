@@ -8,9 +8,38 @@ own pool would use such a connection again.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from fednode.cache.backend import is_number
+from fednode.errors import ConfigError, StoreError
+
 Command: TypeAlias = tuple[Any, ...]
+
+
+class Unreachable(StoreError):
+    """There is no connection, or it broke: another attempt may help."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """Seconds to wait for one answer, between attempts to reach the server, and before trying a full one again.
+
+    Raises `ConfigError` for a value that is not a number of seconds.
+    """
+
+    timeout: float = 5.0
+    pauses: tuple[float, ...] = (0.05, 0.2, 0.8)
+    retry_after: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pauses, (tuple, list)):
+            raise ConfigError(f"the pauses between attempts are {self.pauses!r}; give a tuple of seconds")
+        for seconds in (self.timeout, self.retry_after, *self.pauses):
+            if not is_number(seconds) or not 0 < seconds < 3600:
+                raise ConfigError(
+                    f"a wait of {seconds!r} s for the cache server; give more than 0 and less than 3600 seconds"
+                )
 
 
 class Exchanges:

@@ -35,7 +35,8 @@ class WriteIndex:
         self._admitted: dict[WrittenEntry, str] = {}
         """Writes under way, and their keys: room is reserved for them."""
         self._admitted_bytes = 0
-        self._losses = 0
+        self.losses = 0
+        """Pinned values that were found gone."""
         refuse_after_fork(self, "_lock")
 
     @property
@@ -47,11 +48,6 @@ class WriteIndex:
         """Change the limits; what is there stays."""
         with self._lock:
             self._index.limits = limits
-
-    @property
-    def losses(self) -> int:
-        """Pinned values that were found gone."""
-        return self._losses
 
     def entry(self, key: str) -> WrittenEntry | None:
         """The last write of `key`, if it was not deleted since."""
@@ -85,16 +81,11 @@ class WriteIndex:
             self._drop(key)
             self._index.add(key, entry)
 
-    def deleting(self, key: str) -> None:
-        """Record that a deletion of `key` is about to be sent: if it is missing from now on, it was not lost."""
+    def deleting(self, key: str | None = None) -> None:
+        """Record that a deletion of `key` (None: of all) is about to be sent: a value missing after it is not lost."""
         with self._lock:
-            if key in self._index.entries:
-                self._index.entries[key].deleting = True
-
-    def deleting_all(self) -> None:
-        """As `deleting`, for all keys."""
-        with self._lock:
-            for entry in self._index.entries.values():
+            entries = self._index.entries
+            for entry in entries.values() if key is None else filter(None, [entries.get(key)]):
                 entry.deleting = True
 
     def forget(self, key: str) -> None:
@@ -116,7 +107,7 @@ class WriteIndex:
     def lost(self, entry: WrittenEntry) -> None:
         """Record that a pinned value is gone; each is counted once, and kept until somebody deletes it."""
         with self._lock:
-            self._losses += not entry.lost
+            self.losses += not entry.lost
             entry.lost = True
 
     def refused(self) -> None:

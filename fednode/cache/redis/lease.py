@@ -90,10 +90,7 @@ def sweep_dead(link: Link, parts: Sequence[str]) -> tuple[str, ...]:
     dead = tuple(run for run in _marked(link) if link.run([("EXISTS", _lease(run))]) == [0])
     for run in dead:
         for part in parts:
-            for pattern in Names(namespace_of(run, part)).everything:
-                for names in link.scan(pattern):
-                    if names:
-                        link.run([("UNLINK", name) for name in names])
+            link.remove(Names(namespace_of(run, part)).everything)
         # the mark last, so that a sweep that fails is repeated
         link.run([("UNLINK", _mark(run))])
     return dead

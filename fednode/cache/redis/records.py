@@ -7,24 +7,28 @@ The server expires values; the record also has the expiry by the writer's wall c
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple
 
-from fednode.cache.backend import Limits, StoreFull, Value, is_number
+from fednode.cache.backend import Limits, StoreFull, TooLarge, Value, is_number
 from fednode.cache.redis.address import Names
-from fednode.cache.redis.client import Link, LinkOptions
-from fednode.cache.redis.connections import Command
-from fednode.cache.values.codec import Undecodable, decode
+from fednode.cache.redis.client import Link
+from fednode.cache.redis.connections import Command, LinkOptions
+from fednode.cache.redis.index import WrittenEntry
+from fednode.cache.redis.tracking import Feed
+from fednode.cache.values.codec import Undecodable, decode, encode_counted
 from fednode.cache.values.pieces import (
+    GENERATION_BYTES,
     HEAD_BYTES,
     PIECE_BYTES,
     Cut,
     Damaged,
     Manifest,
     check_piece_bytes,
+    cut,
     encoded_limit,
     key_bytes,
 )
@@ -76,26 +80,22 @@ class Lasting(NamedTuple):
     seconds: float
 
 
-class _Pieces(Protocol):
-    """One write: its generation, and how many pieces it has."""
+class Write(NamedTuple):
+    """A value ready to be written under `key`, and its entry in the accounts."""
 
-    @property
-    def generation(self) -> bytes: ...
-
-    @property
-    def count(self) -> int: ...
-
-
-Written: TypeAlias = _Pieces | None
+    key: str
+    cut: Cut
+    entry: WrittenEntry
 
 
 class RedisValues:
     """Reads and writes the values of one namespace; keeps no accounts. Thread-safe."""
 
-    def __init__(self, link: Link, options: RedisOptions, clock: Clock) -> None:
+    def __init__(self, link: Link, options: RedisOptions, clock: Clock, draw: Callable[[int], bytes]) -> None:
         self._link = link
         self._options = options
         self._clock = clock
+        self._draw = draw
         self._limit = encoded_limit(options.limits.value_bytes)
         self._orphan_ms = math.ceil(options.orphan_seconds * 1000)
         self.names = Names(options.namespace)
@@ -104,6 +104,15 @@ class RedisValues:
         """For each key its value, None if it is absent or expired, or a `Damaged` (not raised)."""
         records = self._link.run([self._ask(key) for key in keys])
         return [self._understood(key, record) for key, record in zip(keys, records, strict=True)]
+
+    def follow(self) -> Feed:
+        """A connection of its own that reports every change in this namespace. Raises `StoreError`."""
+        probe = self.names.probe(self._draw(GENERATION_BYTES).hex())
+
+        def write_probe() -> None:
+            self._link.run([("SET", probe, b"", "PX", 1000)])
+
+        return Feed(self._link.track(self.names.records), self.names, write_probe)
 
     def living(self, keys: Iterable[str]) -> list[str]:
         """Those of `keys` that have a record that has not expired."""
@@ -124,42 +133,63 @@ class RedisValues:
         except Damaged:
             return None
 
-    def write(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> Manifest | None:
-        """Write a value and return the manifest of the one it replaced. Raises `StoreError`, `StoreFull`.
+    def prepared(self, key: str, value: Value, ttl: float | None, most: int, *, pinned: bool) -> Write:
+        """Encode a value of `most` bytes at most. Raises `TooLarge`, and as `encode_counted` does."""
+        data, size = encode_counted(value, most)
+        if len(data) > self._limit:
+            raise TooLarge(len(data), self._limit)
+        life = math.inf if ttl is None else ttl
+        generation = self._draw(GENERATION_BYTES)
+        ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
+        entry = WrittenEntry(size, generation, ready.manifest.count, self._clock.now() + life, pinned=pinned)
+        return Write(key, ready, entry)
 
-        `old` is the write that the caller knows of: its pieces are set to expire in the same transaction.
+    def write(self, writes: Sequence[Write], before: Sequence[WrittenEntry | None], ttl: float | None) -> None:
+        """Write values in one transaction and remove what they replace. Raises `StoreError`, `StoreFull`.
+
+        `before` are the writes of these keys that the caller knows of.
         """
-        names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
+        fresh = [self._pieces(one.key, one.cut.manifest) for one in writes]
         try:
-            self._send_pieces(names, ready)
+            for names, one in zip(fresh, writes, strict=True):
+                self._send_pieces(names, one.cut)
         except StoreError:
-            self._unlink(names)
+            self._unlink(fresh)
             raise
+        commits = [self._commit(*write, ttl) for write in zip(fresh, writes, before, strict=True)]
         try:
-            replies = self._link.run(self.commit(key, ready, ttl, old), atomic=True)
+            replies = iter(self._link.run([command for commit in commits for command in commit], atomic=True))
         except StoreFull:
-            self._unlink(names)
+            self._unlink(fresh)
             raise
-        if names and replies[-2] != len(names):
-            self._unlink([self.names.record(key), *names])
-            raise StoreError(f"the cache server lost pieces of {key} while it was written; try again")
-        return self.manifest(replies[0])
+        for names, one, old, commit in zip(fresh, writes, before, commits, strict=True):
+            answers = list(islice(replies, len(commit)))
+            if names and answers[-2] != len(names):
+                self._unlink([[self.names.record(one.key), *names]])
+                raise StoreError(f"the cache server lost pieces of {one.key} while it was written; try again")
+            self._unlink_replaced(one, self.manifest(answers[0]), old)
 
-    def commit(self, key: str, ready: Cut, ttl: float | None, old: Written = None) -> list[Command]:
+    def _commit(
+        self, names: Sequence[bytes], write: Write, old: WrittenEntry | None, ttl: float | None
+    ) -> list[Command]:
         """The transaction: get the old manifest, set the lives of old and new pieces, count those, write the record."""
-        names = self.names.pieces(key, ready.manifest.generation, len(ready.pieces))
         # the server refuses longer lives
         life_ms = None if ttl is None else math.ceil(min(ttl * 1000, _LONGEST_MS))
         life: tuple[object, ...] = () if life_ms is None else ("PX", life_ms)
-        keep: list[Command] = [("PEXPIRE", piece, self._orphan_ms) for piece in self._pieces(key, old)]
+        keep: list[Command] = [("PEXPIRE", piece, self._orphan_ms) for piece in self._pieces(write.key, old)]
         if life_ms is None:
             keep += [("PERSIST", piece) for piece in names]
         else:
             keep += [("PEXPIRE", piece, life_ms + _GRACE_MS) for piece in names]
         count: list[Command] = [("EXISTS", *names)] if names else []
-        return [self.head(key), *keep, *count, ("SET", self.names.record(key), ready.record, *life)]
+        return [self.head(write.key), *keep, *count, ("SET", self.names.record(write.key), write.cut.record, *life)]
 
-    def delete(self, key: str, old: Written) -> Manifest | None:
+    def _unlink_replaced(self, write: Write, *before: Manifest | WrittenEntry | None) -> None:
+        # the manifest and the entry: a transaction sent again after a lost answer finds the manifest of its first try
+        old = {one.generation: one for one in before if one is not None and one.generation != write.entry.generation}
+        self._unlink([self._pieces(write.key, one) for one in old.values()])
+
+    def delete(self, key: str, old: WrittenEntry | None) -> Manifest | None:
         """Remove a value with the pieces we know of; the manifest that was there. Raises `StoreError`."""
         # one command, so that a killed process leaves no pieces without a record
         commands = [self.head(key), ("UNLINK", self.names.record(key), *self._pieces(key, old))]
@@ -168,7 +198,10 @@ class RedisValues:
         except StoreFull:
             # a server at its maxmemory refuses a transaction, but not a deletion
             replies = self._link.run(commands)
-        return self.manifest(replies[0])
+        manifest = self.manifest(replies[0])
+        if old is None or (manifest is not None and manifest.generation != old.generation):
+            self._unlink([self._pieces(key, manifest)])
+        return manifest
 
     def whole(self, keys: Sequence[tuple[str, bytes]]) -> list[bool]:
         """For each key and generation: whether the record and all its pieces are there, with the right lengths.
@@ -193,13 +226,8 @@ class RedisValues:
         names = self._pieces(key, manifest)
         return [("GETRANGE", name, size - 1, size) for name, size in zip(names, manifest.lengths, strict=True)]
 
-    def _pieces(self, key: str, written: Written) -> list[bytes]:
+    def _pieces(self, key: str, written: WrittenEntry | Manifest | None) -> list[bytes]:
         return [] if written is None else self.names.pieces(key, written.generation, written.count)
-
-    def unlink_pieces(self, key: str, written: Iterable[tuple[bytes, int]]) -> None:
-        """Remove the pieces of replaced writes, each given by its generation and number of pieces."""
-        for generation, count in written:
-            self._unlink(self.names.pieces(key, generation, count))
 
     def _ask(self, key: str) -> Command:
         # not more than one value may have, whatever is stored there
@@ -252,11 +280,13 @@ class RedisValues:
             if self._clock.now() - started > self._options.orphan_seconds / 2:
                 raise StoreError("the cache server took too long for the pieces of one value; raise orphan_seconds")
 
-    def _unlink(self, names: Sequence[bytes]) -> None:
-        # pieces that cannot be removed now do no harm, and most of them expire
-        with suppress(StoreError):
-            if names:
-                self._link.run([("UNLINK", *names)])
+    def _unlink(self, values: Iterable[Sequence[bytes]]) -> None:
+        """Remove the keys of each of these values, as far as the server answers."""
+        for names in values:
+            # pieces that cannot be removed now do no harm, and most of them expire
+            with suppress(StoreError):
+                if names:
+                    self._link.run([("UNLINK", *names)])
 
 
 def _octets(reply: Any) -> bytes:

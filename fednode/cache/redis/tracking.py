@@ -1,10 +1,12 @@
 """The changes of a namespace as its server reports them, for a near cache."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fednode.cache.redis.address import Names
-from fednode.cache.redis.client import Tracking
+
+if TYPE_CHECKING:
+    from fednode.cache.redis.redis_py import Tracking
 
 
 class Changes(NamedTuple):
@@ -18,7 +20,7 @@ class Changes(NamedTuple):
 class Feed:
     """The changes of one namespace, whoever makes them. For one thread; any thread may `close` it."""
 
-    def __init__(self, tracking: Tracking, names: Names, write_probe: Callable[[], None]) -> None:
+    def __init__(self, tracking: "Tracking", names: Names, write_probe: Callable[[], None]) -> None:
         self._tracking = tracking
         self._names = names
         self._write_probe = write_probe

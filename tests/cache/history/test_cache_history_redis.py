@@ -15,7 +15,7 @@ from kit.history.near import unexplained_near
 
 from fednode.cache import MISSING, Limits, MemoryBackend
 from fednode.cache.redis.backend import RedisBackend
-from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.wrappers.tiered import Tiered, TierOptions
 

@@ -16,10 +16,10 @@ from kit.cache.redis_server import Authority, RedisServer, free_port
 from kit.clocks import FakeClock
 
 from fednode.cache import Limits
-from fednode.cache.redis import client as redis_door
+from fednode.cache.redis import redis_py
 from fednode.cache.redis.address import Names, RedisAddress, TlsFiles
 from fednode.cache.redis.backend import RedisBackend
-from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.eviction_check import check_no_eviction
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.wrappers.tiered import Tiered
@@ -165,8 +165,8 @@ def test_a_wrong_password_is_a_sentence_and_no_password_is_ever_told(
         with opened(RedisAddress.parse(f"unix://:{QUOTED}@{server.socket}")) as backend:
             backend.set("key", b"v", None)
             assert backend.get("key") == b"v"
-            client = redis_door._client(backend._link._address, LinkOptions())
-            told += [repr(backend), repr(backend._link), repr(client), repr(client.connection_pool)]
+            client = redis_py.client_of(backend._link._address, LinkOptions())
+            told += [repr(client), repr(client.connection_pool)]
             told += [repr(client.connection_pool.connection_kwargs), repr(backend._link._server())]
             told += map(repr, backend._link._server().nodes()[0]._idle)
             server.kill()

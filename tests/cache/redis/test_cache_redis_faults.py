@@ -15,8 +15,8 @@ from fednode.cache import MISSING, Limits, StoreFull
 from fednode.cache.backend import PinLost
 from fednode.cache.redis.address import Names, RedisAddress
 from fednode.cache.redis.backend import RedisBackend
-from fednode.cache.redis.client import Link, LinkOptions
-from fednode.cache.redis.connections import Exchanges
+from fednode.cache.redis.client import Link
+from fednode.cache.redis.connections import Exchanges, LinkOptions
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.values.pieces import HEAD_BYTES
 from fednode.clock import SystemClock

@@ -18,7 +18,8 @@ from kit.smallrun import small_settings
 
 from fednode.assemble.planning import Plan, plan_run
 from fednode.assemble.stores import Stores, open_stores
-from fednode.cache.redis.client import Link, LinkOptions
+from fednode.cache.redis.client import Link
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.lease import LEASE_SECONDS, Lease, sweep_dead
 from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError

@@ -15,7 +15,8 @@ from fednode.cache import MISSING, Limits, StoreFull, TooLarge
 from fednode.cache.backend import PinLost
 from fednode.cache.redis.address import Names
 from fednode.cache.redis.backend import RedisBackend
-from fednode.cache.redis.client import Link, LinkOptions
+from fednode.cache.redis.client import Link
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.lease import Lease
 from fednode.cache.redis.records import RedisOptions
 from fednode.clock import SystemClock

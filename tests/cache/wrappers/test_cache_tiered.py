@@ -14,7 +14,7 @@ from kit.clocks import FakeClock
 from fednode.cache import MISSING, Closed, Limits, MemoryBackend, Missing
 from fednode.cache.backend import Value
 from fednode.cache.redis.backend import RedisBackend
-from fednode.cache.redis.client import LinkOptions
+from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.records import Lasting, RedisOptions
 from fednode.cache.redis.tracking import Changes
 from fednode.cache.wrappers.tiered import Tiered, TierOptions
