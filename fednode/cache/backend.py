@@ -141,7 +141,7 @@ def check_ttl(ttl: float | None) -> float | None:
         return None
     seconds = _seconds(ttl)
     if not 0 < seconds < math.inf:
-        raise ValueError(f"the time to live is {_shown(ttl)} s; give seconds above 0, or None for no expiry")
+        raise ValueError(f"the time to live is {ttl!r} s; give seconds above 0, or None for no expiry")
     return seconds
 
 
@@ -166,10 +166,6 @@ def check_items(items: object) -> None:
     """Raise `TypeError` unless `items` is a mapping."""
     if type(items) is not dict and not isinstance(items, Mapping):
         raise TypeError(f"set_many takes a dict of keys and values, not a {type(items).__name__}")
-
-
-def _shown(ttl: Any) -> str:
-    return f"2**{ttl.bit_length() - 1}" if isinstance(ttl, int) and ttl.bit_length() > 1_024 else repr(ttl)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fednode.cache.backend import Value
-from fednode.cache.values import codec as values
+from fednode.cache.values.codec import encode
+from fednode.cache.values.freeze import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def file_of(value: Value) -> bytes:
         return value.encode()
     array = _array(value)
     if array is None:
-        return values.encode(value)
+        return encode(value)
     written = io.BytesIO()
     np.save(written, array, allow_pickle=False)
     return written.getvalue()
@@ -48,7 +49,7 @@ def contents_of(value: Value) -> tuple[Contents, bytes]:
         shaped: Any = value
         dtype, shape = str(shaped.dtype), tuple(int(side) for side in shaped.shape)
     kind = "tensor" if tensor else "array" if shape is not None else "none" if value is None else type(value).__name__
-    return Contents(kind, values.size_of(value), sha256(file).hexdigest(), dtype, shape), file
+    return Contents(kind, size_of(value), sha256(file).hexdigest(), dtype, shape), file
 
 
 def _array(value: Value) -> Any:

@@ -18,8 +18,8 @@ from kit.cache.backend import same
 
 from fednode.cache import TooLarge
 from fednode.cache.values import freeze as owned
-from fednode.cache.values.codec import Undecodable, decode, encode, encode_counted, freeze, size_of, thaw
-from fednode.cache.values.freeze import DEPTH, NODES
+from fednode.cache.values.codec import Undecodable, decode, encode, encode_counted
+from fednode.cache.values.freeze import DEPTH, NODES, freeze, size_of, thaw
 
 DTYPES = [
     "m8",

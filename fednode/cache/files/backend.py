@@ -27,7 +27,7 @@ from fednode.cache.backend import (
     checked_keys,
 )
 from fednode.cache.files.folder import CacheFolder, disk_errors
-from fednode.cache.files.format import NUMBERS, DamagedFile, FileHeader, open_value, read_value, stem_of
+from fednode.cache.files.format import DamagedFile, FileHeader, open_value, read_value, stem_of
 from fednode.cache.files.index import FileEntry, FileIndex
 from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
 from fednode.cache.values.codec import Undecodable, encode_counted
@@ -59,8 +59,6 @@ class FileBackend:
     """
 
     def __init__(self, folder: Path | str, clock: Clock, limits: Limits, when_full: WhenFull) -> None:
-        if not isinstance(folder, (str, Path)):
-            raise TypeError(f"the cache folder is a {type(folder).__name__}; give a Path or str")
         check_when_full(when_full)
         self._clock = clock
         self._when_full = when_full
@@ -71,7 +69,7 @@ class FileBackend:
         self._closed = False
         self._folder = CacheFolder(Path(folder))
         try:
-            self._number = self._load()
+            self._load()
             self._keep_limits()
         except BaseException:
             self._folder.close()
@@ -86,11 +84,6 @@ class FileBackend:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def damaged(self) -> int:
-        """Value files found damaged, or gone, since this was opened: each was a miss."""
-        return self._index.damaged
 
     @property
     def limits(self) -> Limits:
@@ -124,10 +117,10 @@ class FileBackend:
         except DamagedFile:
             with self._lock:
                 self._discard(key, entry)
-            return MISSING
         except Undecodable:
             # the file is as it was written: another version may be able to decode it
-            return MISSING
+            pass
+        return MISSING
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """Those of `keys` that `get` would find, in the order asked."""
@@ -242,7 +235,7 @@ class FileBackend:
                 self._folder.remove_all_stale()
                 self._make_room(key, size)
                 wall = self._clock.time() + life
-                header = FileHeader(key, self._next_number(), life, wall, len(encoded), size, pinned, digest)
+                header = FileHeader(key, self._folder.next_number(), life, wall, len(encoded), size, pinned, digest)
                 expires_at = self._clock.now() + life
             try:
                 write_whole(self._folder.path / header.name, b"".join((header.pack(), encoded)), 0o600)
@@ -255,12 +248,6 @@ class FileBackend:
                 self._index.add(key, FileEntry(header.name, size, expires_at, pinned=pinned))
                 if old is not None:
                     self._folder.replaced(old.name)
-
-    def _next_number(self) -> int:
-        if self._number + 1 >= NUMBERS:
-            raise StoreError(f"the cache folder {self._folder.path} has used up its file numbers; empty it")
-        self._number += 1
-        return self._number
 
     def _make_room(self, key: str, size: int) -> None:
         index = self._index
@@ -305,15 +292,13 @@ class FileBackend:
             freed += 1
         return freed
 
-    def _load(self) -> int:
-        """Index the files that are there; the highest number of any."""
-        now, wall, number = self._clock.now(), self._clock.time(), 0
+    def _load(self) -> None:
+        """Index the files that are there."""
+        now, wall = self._clock.now(), self._clock.time()
         headers, self._index.damaged = self._folder.load()
         for header in headers:
-            number = header.number
             expires_at = now + min(header.ttl, header.expires_at - wall)
             self._index.add(header.key, FileEntry(header.name, header.size, expires_at, pinned=header.pinned))
-        return max(number, self._folder.last_stale_number)
 
     def _keep_limits(self) -> None:
         self._sweep()

@@ -43,6 +43,7 @@ class CacheFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._number = 0
         self._stale: dict[str, list[str]] = {}
         """Names of files that do not count and could not be removed, by their stem, oldest first."""
         make_private(path)
@@ -77,11 +78,12 @@ class CacheFolder:
             "and open it again"
         )
 
-    @property
-    def last_stale_number(self) -> int:
-        """The highest number of a file that could not be removed; 0 if there is none."""
-        numbers = [number_of(name) for names in self._stale.values() for name in names]
-        return max((number for number in numbers if number < NUMBERS), default=0)
+    def next_number(self) -> int:
+        """A number above that of every file here."""
+        if self._number + 1 >= NUMBERS:
+            raise StoreError(f"the cache folder {self.path} has used up its file numbers; empty it")
+        self._number += 1
+        return self._number
 
     def unlink(self, name: str) -> None:
         """Remove one file if it is there."""
@@ -130,6 +132,8 @@ class CacheFolder:
             elif VALUE_NAME.fullmatch(name):
                 by_key.setdefault(stem_of(name), []).append(name)
         found = [self._newest(sorted(names)) for names in by_key.values()]
+        numbers = (number_of(name) for names in by_key.values() for name in names)
+        self._number = max((number for number in numbers if number < NUMBERS), default=0)
         headers = [header for header, _ in found if header is not None]
         return sorted(headers, key=lambda header: header.number), sum(damaged for _, damaged in found)
 

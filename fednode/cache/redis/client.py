@@ -6,10 +6,9 @@ that no answer is ever taken for that of another command.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from enum import Enum
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fednode.cache.backend import Closed
 from fednode.cache.fork_safety import UsedAfterFork, refuse_after_fork
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from fednode.cache.redis.redis_py import Cluster, Tracking
 
 _T = TypeVar("_T")
-
-
-class WrongType(Enum):
-    """The type of `WRONG_TYPE`."""
-
-    WRONG_TYPE = "wrong type"
-
-
-WRONG_TYPE: Final = WrongType.WRONG_TYPE
-"""The answer if a key holds a list, a set or a hash."""
 
 
 class Link:
@@ -65,8 +54,9 @@ class Link:
             raise Closed(f"the connection to the cache server {self._address}")
 
     def run(self, commands: Sequence[Command], *, atomic: bool = False) -> list[Any]:
-        """The answers, in order. `atomic`: all commands are executed at once (in a cluster: on the keys of one slot).
+        """The answers, in order; None from a key that holds a list, a set or a hash.
 
+        `atomic`: all commands are executed at once (in a cluster: on the keys of one slot).
         If the connection breaks or cannot be made, all are sent again after each of the pauses, so they must be safe to
         execute twice. Raises `StoreFull` if the server has no memory for one of them, else `StoreError`.
         """
@@ -88,7 +78,7 @@ class Link:
                 if names:
                     self.run([("UNLINK", name) for name in names])
 
-    def memory(self) -> list[dict[str, object]]:
+    def memory(self) -> list[dict[str, str]]:
         """The memory settings of each primary: from INFO, or from CONFIG GET if the user may not run INFO."""
         return [self._attempted(partial(self._memory_of, node)) for node in self._attempted(self._nodes)]
 
@@ -115,7 +105,7 @@ class Link:
             following, names = _checked(reply)
         return int(following), names
 
-    def _memory_of(self, node: Exchanges) -> dict[str, object]:
+    def _memory_of(self, node: Exchanges) -> dict[str, str]:
         from fednode.cache.redis.redis_py import may_not_run
 
         with self._translated():
@@ -151,17 +141,18 @@ class Link:
 def _checked(reply: Any) -> Any:
     if isinstance(reply, Exception):
         if str(reply).startswith("WRONGTYPE"):
-            return WRONG_TYPE
+            return None
         raise reply
     return reply
 
 
-def _info(reply: bytes) -> dict[str, object]:
+def _info(reply: bytes) -> dict[str, str]:
     """The fields of INFO, by name."""
     lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
 
 
-def _pairs(reply: list[bytes]) -> dict[str, object]:
-    """The settings of CONFIG GET, by name."""
-    return {name.decode(errors="replace"): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+def _pairs(reply: list[bytes]) -> dict[str, str]:
+    """The settings of CONFIG GET, by the names that INFO has for them."""
+    words = [word.decode(errors="replace") for word in reply]
+    return {name.replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}

@@ -68,9 +68,7 @@ class Exchanges:
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """The replies, in order, errors among them."""
-        connection = self._idle_one()
-        if connection is None:
-            connection = self._make()
+        connection = self._taken()
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             replies = [self._reply(connection) for _ in commands]
@@ -93,17 +91,16 @@ class Exchanges:
             while True:
                 self._idle.pop().disconnect()
 
-    def _idle_one(self) -> Any:
-        try:
+    def _taken(self) -> Any:
+        """An idle connection that is still open, or a new one."""
+        with suppress(IndexError):
             connection = self._idle.pop()
-        except IndexError:
-            return None
-        # no answer is due: there is something to read only if the server closed the connection
-        with suppress(Exception):
-            if not connection.can_read():
-                return connection
-        connection.disconnect()
-        return None
+            # no answer is due: there is something to read only if the server closed the connection
+            with suppress(Exception):
+                if not connection.can_read():
+                    return connection
+            connection.disconnect()
+        return self._make()
 
     def _reply(self, connection: Any) -> Any:
         try:

@@ -28,10 +28,9 @@ class EvictionCheck:
             self._trusted_until = self._clock.now() + _TRUSTED_SECONDS
 
 
-def check_no_eviction(memory: Mapping[str, object], server: object) -> None:
-    """Raise `ConfigError` if a server with this INFO memory (or CONFIG GET maxmemory*) could evict pinned values."""
-    policy = _text(memory, "maxmemory_policy", "maxmemory-policy")
-    limit = _text(memory, "maxmemory", "maxmemory")
+def check_no_eviction(memory: Mapping[str, str], server: object) -> None:
+    """Raise `ConfigError` if a server with these memory settings, as INFO names them, could evict pinned values."""
+    policy, limit = memory.get("maxmemory_policy"), memory.get("maxmemory")
     if policy is None or limit is None or not limit.isdigit():
         raise ConfigError(
             f"the cache server {server} does not report whether it could evict sealed updates; let this user run "
@@ -42,10 +41,3 @@ def check_no_eviction(memory: Mapping[str, object], server: object) -> None:
             f"the cache server {server} would evict sealed updates (maxmemory {limit}, maxmemory-policy {policy}); "
             "set maxmemory-policy to noeviction, or use another server for them"
         )
-
-
-def _text(memory: Mapping[str, object], *names: str) -> str | None:
-    found = [memory[name] for name in names if name in memory]
-    if not found:
-        return None
-    return found[0].decode() if isinstance(found[0], bytes) else str(found[0])

@@ -64,7 +64,7 @@ class WriteIndex:
             self._admitted[entry] = key
             self._admitted_bytes += entry.size
             if not self._fits():
-                self._sweep(now)
+                self._index.drop_due(now)
                 if not self._fits():
                     self._release(entry)
                     raise self._index.refuse(entry.size)
@@ -123,7 +123,7 @@ class WriteIndex:
     def sweep(self, now: float) -> int:
         """Forget what expired by `now`; how many."""
         with self._lock:
-            return self._sweep(now)
+            return len(self._index.drop_due(now)[0])
 
     def usage(self) -> Usage:
         """Entries and bytes now, and the counts so far."""
@@ -146,10 +146,6 @@ class WriteIndex:
     def _release(self, entry: WrittenEntry) -> None:
         if self._admitted.pop(entry, None) is not None:
             self._admitted_bytes -= entry.size
-
-    def _sweep(self, now: float) -> int:
-        expired, _ = self._index.drop_due(now)
-        return len(expired)
 
     def _drop(self, key: str) -> None:
         if key in self._index.entries:

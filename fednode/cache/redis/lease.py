@@ -5,7 +5,6 @@ process extends. A mark without a lease belongs to a dead run. Keys of a run wit
 """
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from threading import Event, Thread
 from typing import Final, Self
@@ -42,7 +41,6 @@ class Lease:
         self._life = round(life * 1000)
         self._every = every
         self._kept = False
-        self._owner = os.getpid()
         self._ended = Event()
         self._thread = Thread(target=self._renew_always, name="fednode-lease", daemon=True)
 
@@ -52,9 +50,6 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if os.getpid() != self._owner:
-            # in a forked child: the run is the parent's
-            return
         self._ended.set()
         self._thread.join()
         try:

@@ -1,4 +1,4 @@
-"""Values and their form as bytes, which is never pickle. `freeze`, `thaw` and `size_of` come from `freeze.py`.
+"""Values and their form as bytes, which is never pickle.
 
 The form is `_HEADER` (magic with version, bytes of the tree), a JSON tree, and the raw bytes of its leaves in order.
 Each raw leaf begins at a multiple of `_ALIGN`. In the tree null, booleans, numbers and text are themselves, an object
@@ -20,19 +20,14 @@ from fednode.cache.values.freeze import (
     DIMENSIONS,
     NODES,
     TENSORS,
-    Frozen,
     Measure,
-    freeze,
     seen,
     size_of,
     tensor_kind,
     text_size,
-    thaw,
     walk,
 )
 from fednode.errors import StoreError
-
-__all__ = ["Frozen", "Undecodable", "decode", "encode", "encode_counted", "freeze", "size_of", "thaw"]
 
 _DTYPE: Final = re.compile(r"[<>|][biufcmM][0-9]{1,2}(\[[0-9]{0,10}[A-Za-z]{1,2}\])?")
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -22,7 +22,8 @@ from fednode.cache.backend import (
 from fednode.cache.files.backend import FileBackend
 from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.memory.backend import MemoryBackend
-from fednode.cache.values.codec import Undecodable, decode, encode_counted, size_of
+from fednode.cache.values.codec import Undecodable, decode, encode_counted
+from fednode.cache.values.freeze import size_of
 from fednode.cache.values.pieces import (
     GENERATION_BYTES,
     PIECE_BYTES,

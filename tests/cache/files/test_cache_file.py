@@ -72,7 +72,7 @@ def test_values_outlive_the_process_in_private_files_whose_names_tell_nothing(tm
         backend.set("\ud800", b"no text", None)
     with opened(folder) as backend:
         assert (backend.get("update/task/1/ann"), backend.get("\ud800")) == (b"sealed", b"no text")
-        assert (held(backend), backend.damaged) == ((2, 13), 0)
+        assert (held(backend), backend.usage().damaged) == ((2, 13), 0)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert not any("ann" in path.name for path in folder.iterdir())
@@ -122,7 +122,7 @@ def test_every_truncated_or_flipped_file_is_a_miss_that_is_removed_and_counted(t
             backend.close()
             backend = opened(tmp_path)
         assert backend.get("key") is MISSING
-        assert (backend.damaged, held(backend)) == (1 if reopened else turn + 1, (1, 5))
+        assert (backend.usage().damaged, held(backend)) == (1 if reopened else turn + 1, (1, 5))
         assert len(value_files(tmp_path)) == 1
     assert (backend.get("other"), len(content)) == (b"whole", WHOLE)
 
@@ -135,7 +135,7 @@ def test_a_file_that_was_moved_to_another_name_or_deleted_is_a_miss(tmp_path: Pa
     second.write_bytes(first.read_bytes())
     third.unlink()
     assert [backend.get(key) for key in "abc"] == [b"a", MISSING, MISSING]
-    assert (backend.damaged, held(backend)) == (2, (1, 1))
+    assert (backend.usage().damaged, held(backend)) == (2, (1, 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,7 +145,7 @@ def test_any_bytes_under_a_value_s_name_are_removed_at_opening(junk: bytes, magi
         folder = Path(name)
         (folder / f"{'ab' * 32}.{'f' * 16}").write_bytes((b"FNvalue2" if magic else b"") + junk)
         with opened(folder) as backend:
-            assert (backend.damaged, held(backend), value_files(folder)) == (1, (0, 0), [])
+            assert (backend.usage().damaged, held(backend), value_files(folder)) == (1, (0, 0), [])
             backend.set("key", b"v", None)
             assert backend.get("key") == b"v"
 
@@ -160,7 +160,7 @@ def test_leftovers_go_at_opening_and_strangers_stay(tmp_path: Path) -> None:
         path.write_text("mine")
     (tmp_path / f"{'0' * 64}.{'0' * 16}").mkdir()
     with opened(tmp_path) as backend:
-        assert (backend.get("key"), backend.damaged, backend.usage().entries) == (b"v", 0, 1)
+        assert (backend.get("key"), backend.usage().damaged, backend.usage().entries) == (b"v", 0, 1)
         backend.clear()
     assert all(path.read_text() == "mine" for path in strangers)
     assert len(value_files(tmp_path)) == 4
@@ -243,7 +243,7 @@ def test_a_disk_that_fails_while_writing_leaves_the_old_value(
     assert (backend.get("key"), held(backend), len(value_files(tmp_path))) == (b"old", (1, 3), 1)
     backend.close()
     with opened(tmp_path) as backend:
-        assert (backend.get("key"), backend.damaged) == (b"old", 0)
+        assert (backend.get("key"), backend.usage().damaged) == (b"old", 0)
         backend.set("key", b"new", None)
         assert backend.get("key") == b"new"
 
@@ -273,7 +273,7 @@ def test_a_disk_that_fails_while_reading_or_deleting_loses_nothing(tmp_path: Pat
     for verb in (backend.sweep, backend.clear):
         with failing(Path, "unlink", errno.EROFS), pytest.raises(StoreError, match="could not remove"):
             verb()
-    assert (backend.damaged, held(backend), backend.sweep()) == (0, (1, 1), 1)
+    assert (backend.usage().damaged, held(backend), backend.sweep()) == (0, (1, 1), 1)
 
 
 def test_a_folder_that_cannot_be_had_is_a_sentence(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_killed_process_leaves_the_old_value_or_the_new_one(tmp_path: Path, ki
     for point in range(survived + 1):
         with opened(tmp_path / str(point)) as backend:
             seen.append(backend.get(key))
-            assert (backend.get("update/task/1/bob"), backend.damaged) == (b"other", 0)
+            assert (backend.get("update/task/1/bob"), backend.usage().damaged) == (b"other", 0)
             assert len(value_files(tmp_path / str(point))) == backend.usage().entries
     assert survived >= 6
     turn = seen.index(b"new" * 9_000)

@@ -37,10 +37,10 @@ def test_a_number_that_leaves_its_followers_none_is_damage(tmp_path: Path, numbe
     if withdrawn:
         path.write_bytes(b"FNwithdrawn")
     with opened(tmp_path) as backend:
-        assert (backend.get("key"), backend.damaged, held(backend)) == (b"old", not withdrawn, (1, 3))
+        assert (backend.get("key"), backend.usage().damaged, held(backend)) == (b"old", not withdrawn, (1, 3))
         backend.set("key", b"new", None)
     with opened(tmp_path) as backend:
-        assert (backend.get("key"), backend.damaged, len(value_files(tmp_path))) == (b"new", 0, 1)
+        assert (backend.get("key"), backend.usage().damaged, len(value_files(tmp_path))) == (b"new", 0, 1)
 
 
 def test_a_folder_that_is_numbered_to_the_end_says_so(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_folder_that_is_numbered_to_the_end_says_so(tmp_path: Path) -> None:
 def test_a_life_that_is_no_number_is_damage(tmp_path: Path, life: dict[str, float]) -> None:
     planted(tmp_path, encode(b"forged"), **life)  # type: ignore[arg-type]
     with opened(tmp_path) as backend:
-        assert (backend.get("key"), backend.damaged, value_files(tmp_path)) == (MISSING, 1, [])
+        assert (backend.get("key"), backend.usage().damaged, value_files(tmp_path)) == (MISSING, 1, [])
 
 
 def test_a_key_that_is_no_text_is_damage(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_key_that_is_no_text_is_damage(tmp_path: Path) -> None:
     path = tmp_path / f"{sha256(key).hexdigest()}.{7:016x}"
     path.write_bytes(fixed + key + sha256(fixed + key).digest() + value)
     with opened(tmp_path) as backend:
-        assert (list(backend.keys()), backend.damaged, value_files(tmp_path)) == ([], 1, [])
+        assert (list(backend.keys()), backend.usage().damaged, value_files(tmp_path)) == ([], 1, [])
 
 
 def test_what_was_written_and_cannot_be_understood_is_a_miss_that_stays(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_what_was_written_and_cannot_be_understood_is_a_miss_that_stays(tmp_path
     with opened(tmp_path) as backend:
         for _ in range(2):
             assert backend.get("key") is MISSING and backend.get_many(["key"]) == {}
-        assert (backend.damaged, backend.usage().pinned_entries, path.exists()) == (0, 1, True)
+        assert (backend.usage().damaged, backend.usage().pinned_entries, path.exists()) == (0, 1, True)
 
 
 def test_what_this_process_lacks_destroys_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_what_this_process_lacks_destroys_nothing(tmp_path: Path, monkeypatch: p
         finally:
             torch.set_default_device("cpu")
         assert found.tolist() == [0.0, 1.0, 2.0] and found.device.type == "cpu"
-        assert (backend.damaged, held(backend)[0], len(value_files(tmp_path))) == (0, 2, 2)
+        assert (backend.usage().damaged, held(backend)[0], len(value_files(tmp_path))) == (0, 2, 2)
 
 
 def test_lower_value_bytes_evict_what_is_larger_and_no_pin(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_new_value_is_above_every_file_that_stayed(tmp_path: Path) -> None:
     backend.close()
     with unremovable(path.name):
         with opened(tmp_path) as backend:
-            assert backend.get("key") is MISSING and backend.damaged == 1
+            assert backend.get("key") is MISSING and backend.usage().damaged == 1
             backend.set("key", b"newest", None)
         with opened(tmp_path) as backend:
             assert backend.get("key") == b"newest"
@@ -113,11 +113,11 @@ def test_a_set_that_failed_and_could_not_be_taken_back_never_counts(tmp_path: Pa
         for _ in range(2):
             backend.close()
             backend = opened(tmp_path)
-            assert backend.get("key") == expected and backend.damaged == 0
+            assert backend.get("key") == expected and backend.usage().damaged == 0
         backend.set("key", b"newest", None)
         backend.close()
     with opened(tmp_path) as backend:
-        assert backend.get("key") == b"newest" and backend.damaged == 0
+        assert backend.get("key") == b"newest" and backend.usage().damaged == 0
         assert [path.name == names[0] for path in value_files(tmp_path)] == [False]
 
 

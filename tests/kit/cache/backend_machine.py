@@ -22,7 +22,7 @@ from kit.cache.backend import same
 from kit.clocks import FakeClock
 
 from fednode.cache import MISSING, CacheBackend, Limits, StoreFull, TooLarge
-from fednode.cache.values.codec import size_of
+from fednode.cache.values.freeze import size_of
 
 WIDE = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)
 TIGHT = Limits(entries=4, total_bytes=100, value_bytes=60)
