@@ -49,10 +49,8 @@ class RedisAddress:
     ) -> Self:
         """The address in the URL `text`; `password` is used if the URL has none.
 
-        Raises `ConfigError`, which never repeats `text`, as it may contain a password; `TypeError` unless it is a str.
+        Raises `ConfigError`, which never repeats `text`, as it may contain a password.
         """
-        if not isinstance(text, str):
-            raise TypeError(f"the address of the cache server is a {type(text).__name__}; give a str: {_FORMS}")
         try:
             url = urlsplit(text)
             port = _PORT if url.port is None else url.port

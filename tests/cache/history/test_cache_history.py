@@ -1,24 +1,63 @@
 """The history checker finds planted faults and nothing else; what each cache shows under threads is explained."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.clocks import FakeClock
-from kit.history.fakes import LockedDict, overlapping
-from kit.history.history import EMPTY, Load, Register, Seen, hammer, outcomes, unexplained
+from kit.history.history import EMPTY, NEVER, Load, Register, Seen, hammer, outcomes, overlapping, unexplained
 
-from fednode.cache import MISSING, CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull
+from fednode.cache import MISSING, POLICIES, CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull
 from fednode.cache.wrappers.stack import Wrapping, nested
 
 pytestmark = pytest.mark.thorough
 
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)
+
+
+class LockedDict:
+    """A cache that is right by being slow: one lock around everything."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.lock = Lock()
+        self.held: dict[str, tuple[object, float]] = {}
+        self.calls = itertools.count(1)
+
+    def get(self, key: str) -> object:
+        with self.lock:
+            return self.look(key)
+
+    def look(self, key: str) -> object:
+        value, until = self.held.get(key, (MISSING, NEVER))
+        return value if self.clock.now() < until else MISSING
+
+    def get_many(self, keys: list[str]) -> dict[str, object]:
+        found = {key: self.get(key) for key in keys}
+        return {key: value for key, value in found.items() if value is not MISSING}
+
+    def set(self, key: str, value: object, ttl: float | None) -> None:
+        with self.lock:
+            self.held[key] = (value, NEVER if ttl is None else self.clock.now() + ttl)
+
+    def set_many(self, items: Mapping[str, object], ttl: float | None) -> None:
+        for key, value in items.items():
+            self.set(key, value, ttl)
+
+    def delete(self, key: str) -> bool:
+        with self.lock:
+            was_there = self.look(key) is not MISSING
+            self.held.pop(key, None)
+            return was_there
+
+    def sweep(self) -> int:
+        return 0
 
 
 class StaleReads(LockedDict):
@@ -80,29 +119,22 @@ def test_a_right_cache_is_explained() -> None:
     assert unexplained(hammer(LockedDict(clock), clock)) == []  # type: ignore[arg-type]
 
 
-def rounds_that_show(faulty: Callable[[FakeClock], CacheBackend], threads: int, lossy: bool) -> list[int]:
-    """In which of ten rounds the fault shows. One thread meets the same calls every time, whatever the machine does."""
-    shown = []
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize(
+    ("faulty", "lossy"),
+    [
+        *((faulty, False) for faulty in FAULTS),
+        *((faulty, True) for faulty in (StaleReads, TornValues, ResurrectedValues, ExpiredReads)),
+    ],
+)
+def test_a_planted_fault_is_found(faulty: Callable[[FakeClock], CacheBackend], threads: int, lossy: bool) -> None:
+    """In half of ten rounds at least. One thread meets the same calls every time, whatever the machine does."""
+    found = 0
     for seed in range(10):
         clock = FakeClock()
         load = Load(threads=threads, turns=1_200 // threads, seed=seed)
-        if unexplained(hammer(faulty(clock), clock, load), lossy):
-            shown.append(seed)
-    return shown
-
-
-@pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("faulty", FAULTS)
-def test_a_planted_fault_is_found(faulty: Callable[[FakeClock], CacheBackend], threads: int) -> None:
-    assert len(rounds_that_show(faulty, threads, lossy=False)) >= 5
-
-
-@pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("faulty", [StaleReads, TornValues, ResurrectedValues, ExpiredReads])
-def test_what_is_wrong_shows_even_where_every_miss_is_allowed(
-    faulty: Callable[[FakeClock], CacheBackend], threads: int
-) -> None:
-    assert len(rounds_that_show(faulty, threads, lossy=True)) >= 5
+        found += unexplained(hammer(faulty(clock), clock, load), lossy) != []
+    assert found >= 5
 
 
 def call(kind: str, value: object, start: int, end: int, ttl: float | None = None) -> Seen:
@@ -137,13 +169,6 @@ def test_small_histories(history: list[Seen], explained: bool) -> None:
     assert (unexplained(history) == []) is explained
 
 
-def test_a_finding_says_which_answer_and_what_was_possible() -> None:
-    history = [call("set", b"a", 1, 2), call("get", b"b", 3, 4)]
-    assert unexplained(history) == ["k: get at 3 to 4 answered b'b', which nobody wrote"]
-    history[1] = call("get", MISSING, 3, 4)
-    assert unexplained(history) == ["k: get at 3 to 4 answered a miss, where only b'a' could be"]
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[Seen]:
     """Up to five calls with unlike bounds and any answers, right or wrong."""
@@ -176,9 +201,6 @@ def some_order_explains(history: list[Seen], lossy: bool) -> bool:
 @settings(max_examples=400, deadline=None)
 def test_the_checker_agrees_with_the_definition(history: list[Seen], lossy: bool) -> None:
     assert (unexplained(history, lossy) == []) is some_order_explains(history, lossy)
-
-
-POLICIES = ("lru", "lfu", "hybrid", "adaptive", "s3fifo")
 
 
 def memory(clock: FakeClock, limits: Limits = ROOMY, policy: str = "adaptive", shards: int = 1) -> MemoryBackend:
@@ -236,9 +258,3 @@ def test_a_cache_that_evicts_forgets_and_never_lies(policy: str, entries: int) -
     usage = backend.usage()
     assert usage.entries <= entries
     assert usage.evictions > 0
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_no_policy_changes_what_is_read_while_there_is_room(policy: str) -> None:
-    clock = FakeClock()
-    assert unexplained(hammer(memory(clock, policy=policy), clock)) == []

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -16,20 +15,13 @@ from fednode.cache import Limits
 from fednode.cache.redis.backend import RedisBackend
 from fednode.cache.redis.records import RedisOptions
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("r")) as running:
-        yield running
-
-
 NAMES = itertools.count()
 
 
 class TestRedisBackend(BackendKit):
     @pytest.fixture(autouse=True, params=[16, 1 << 20])
-    def place(self, server: RedisServer, request: pytest.FixtureRequest) -> Iterator[None]:
-        self.server, self.piece_bytes, self.made = server, request.param, list[RedisBackend]()
+    def place(self, shared_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[None]:
+        self.server, self.piece_bytes, self.made = shared_server, request.param, list[RedisBackend]()
         yield
         for backend in self.made:
             backend.close()
@@ -40,29 +32,26 @@ class TestRedisBackend(BackendKit):
         return self.made[-1]
 
 
-class RedisMachine(BackendMachine):
-    """A server that has room never evicts; which of the walk's values come in pieces, their sizes say."""
+def test_a_walk_against_a_dict(shared_server: RedisServer) -> None:
+    class RedisMachine(BackendMachine):
+        """A server that has room never evicts; which of the walk's values come in pieces, their sizes say."""
 
-    limits = TIGHT
-    evicts = False
-    # the server counts by its own clock: on a busy machine a second of the walk may pass there
-    second = 1_000.0
-    server: ClassVar[RedisServer]
+        limits = TIGHT
+        evicts = False
+        # the server counts by its own clock: on a busy machine a second of the walk may pass there
+        second = 1_000.0
 
-    def make(self, clock: FakeClock, limits: Limits) -> RedisBackend:
-        return RedisBackend(self.server.address, RedisOptions(f"walk{next(NAMES)}", limits, piece_bytes=50), clock)
+        def make(self, clock: FakeClock, limits: Limits) -> RedisBackend:
+            return RedisBackend(shared_server.address, RedisOptions(f"walk{next(NAMES)}", limits, 50), clock)
 
-    def discard(self, backend: object) -> None:
-        assert isinstance(backend, RedisBackend)
-        assert (backend.losses, backend.usage().damaged, backend.usage().evictions) == (0, 0, 0)
-        backend.close()
+        def discard(self, backend: object) -> None:
+            assert isinstance(backend, RedisBackend)
+            assert (backend.losses, backend.usage().damaged, backend.usage().evictions) == (0, 0, 0)
+            backend.close()
 
-
-def test_a_walk_against_a_dict(server: RedisServer) -> None:
-    RedisMachine.server = server
     run_state_machine_as_test(
         RedisMachine, settings=settings(max_examples=25, stateful_step_count=30, deadline=None, database=None)
     )
-    client = server.client()
+    client = shared_server.client()
     left = {name.split(b":", 2)[2].split(b"}")[0] for name in client.scan_iter("walk*:p:*") if client.pttl(name) < 0}
     assert left <= {name.split(b":", 2)[2].split(b"}")[0] for name in client.scan_iter("walk*:v:*")}

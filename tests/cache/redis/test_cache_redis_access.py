@@ -3,6 +3,7 @@
 import logging
 import traceback
 from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from kit.cache.backend import BackendKit
 from kit.cache.redis_server import Authority, RedisServer, free_port
 from kit.clocks import FakeClock
 
-from fednode.cache import Limits
+from fednode.cache import Limits, MemoryBackend
 from fednode.cache.redis import redis_py
 from fednode.cache.redis.address import Names, RedisAddress, TlsFiles
 from fednode.cache.redis.backend import RedisBackend
@@ -23,6 +24,7 @@ from fednode.cache.redis.connections import LinkOptions
 from fednode.cache.redis.eviction_check import check_no_eviction
 from fednode.cache.redis.records import RedisOptions
 from fednode.cache.wrappers.tiered import Tiered
+from fednode.clock import SystemClock
 from fednode.errors import ConfigError, StoreError
 
 SECRET = "s3cret/of:ours"
@@ -69,20 +71,14 @@ def test_an_address_is_read(text: str, expected: RedisAddress) -> None:
         "redis://host:99999999",
         "redis://host/a",
         "redis://host?db=1",
-        "redis://host#a",
         "redis://ann@host",
         "unix://host/s",
         "unix:s",
         "unix:///s?x=1",
-        "unix:///s?3",
-        "unix:///s?db=",
         "unix:///s?db=1&db=2",
         "unix://:5/s",
         "unix:///s%00",
         "redis://host:0",
-        "rediss://host:00/1",
-        "redis://host//3",
-        "redis://host/3/",
         "redis://host/３",
         "redis://[host",
     ],
@@ -91,12 +87,6 @@ def test_an_address_of_another_form_is_a_sentence_without_it(text: str) -> None:
     with pytest.raises(ConfigError, match=r"cache server|unix socket") as refusal:
         RedisAddress.parse(text.replace("//", f"//:{QUOTED}@", 1) if "ann" not in text else text)
     assert "s3cret" not in said_by(refusal.value)
-
-
-@pytest.mark.parametrize("text", [5, None, b"redis://host", Path("redis://host")])
-def test_an_address_is_text(text: Any) -> None:
-    with pytest.raises(TypeError, match="address of the cache server"):
-        RedisAddress.parse(text)
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
@@ -133,22 +123,16 @@ def test_a_stranger_s_name_is_no_key(name: bytes) -> None:
 @pytest.mark.parametrize(
     ("memory", "passes"),
     [
-        ({"maxmemory": 0, "maxmemory_policy": "allkeys-lru"}, True),
-        ({"maxmemory": 100, "maxmemory_policy": "noeviction"}, True),
-        ({"maxmemory": "100", "maxmemory-policy": b"noeviction"}, True),
-        ({"maxmemory": 100, "maxmemory_policy": "volatile-lru"}, False),
-        ({"maxmemory": b"100", "maxmemory-policy": b"allkeys-lfu"}, False),
+        ({"maxmemory": "0", "maxmemory_policy": "allkeys-lru"}, True),
+        ({"maxmemory": "100", "maxmemory_policy": "noeviction"}, True),
+        ({"maxmemory": "100", "maxmemory_policy": "volatile-lru"}, False),
         ({"maxmemory": "a lot", "maxmemory_policy": "noeviction"}, False),
-        ({"maxmemory": 100}, False),
+        ({"maxmemory": "100"}, False),
         ({}, False),
     ],
 )
-def test_only_a_server_that_cannot_evict_passes(memory: dict[str, object], passes: bool) -> None:
-    if passes:
-        check_no_eviction(memory, "host:1")
-        assert passes
-        return
-    with pytest.raises(ConfigError, match="host:1"):
+def test_only_a_server_that_cannot_evict_passes(memory: dict[str, str], passes: bool) -> None:
+    with nullcontext() if passes else pytest.raises(ConfigError, match="host:1"):
         check_no_eviction(memory, "host:1")
 
 
@@ -176,47 +160,20 @@ def test_a_wrong_password_is_a_sentence_and_no_password_is_ever_told(
     assert not any(word in "".join([*told, caplog.text]) for word in (SECRET, QUOTED, "wr0ng"))
 
 
-ALLOWED = [
-    "+getrange",
-    "+set",
-    "+unlink",
-    "+exists",
-    "+persist",
-    "+pexpire",
-    "+multi",
-    "+exec",
-    "+scan",
-    "+hello",
-    "+client|tracking",
-]
-
-
-@pytest.mark.parametrize(
-    ("more", "passes"), [(("+info",), True), (("+config|get",), True), ((), False), (("+info", "-unlink"), True)]
-)
-def test_a_user_who_may_do_only_what_is_needed_in_its_namespace(
-    tmp_path: Path, more: tuple[str, ...], passes: bool
-) -> None:
-    with RedisServer(tmp_path) as server:
-        rules = ["on", f">{SECRET}", "~ns:*", *ALLOWED, *more]
-        server.client().execute_command("ACL", "SETUSER", "node", *rules)
-        address = RedisAddress(socket=server.socket, user="node", password=SECRET)
-        if not passes:
-            with pytest.raises(ConfigError, match="INFO"):
-                opened(address, pins=True)
-            return
-        with opened(address, pins=True) as backend:
-            backend.pin("big", BIG)
-            backend.set_many({"a": 1, "b": 2}, 5.0)
-            assert backend.get("big") == BIG and sorted(backend.keys()) == ["a", "b", "big"]
-            if "-unlink" in more:
-                with pytest.raises(StoreError, match="refuses this user") as refusal:
-                    backend.delete("a")
-                assert SECRET not in said_by(refusal.value)
-                return
-            assert backend.delete("a")
-            backend.clear()
-            assert list(backend.keys()) == []
+@pytest.mark.parametrize("may", ["+config|get", ""])
+def test_a_user_who_may_do_only_a_part(server: RedisServer, may: str) -> None:
+    rules = ["on", f">{SECRET}", "~ns:*", "+@all", "-info", "-config", "-unlink", *([may] if may else [])]
+    server.client().execute_command("ACL", "SETUSER", "node", *rules)
+    address = RedisAddress(socket=server.socket, user="node", password=SECRET)
+    if not may:
+        with pytest.raises(ConfigError, match="INFO"):
+            opened(address, pins=True)
+        return
+    with opened(address, pins=True) as backend:
+        backend.set("a", 1, None)
+        with pytest.raises(StoreError, match="refuses this user") as refusal:
+            backend.delete("a")
+        assert backend.get("a") == 1 and SECRET not in said_by(refusal.value)
 
 
 @pytest.fixture(scope="module")
@@ -227,12 +184,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def test_tls_with_an_authority_and_a_certificate_of_ones_own(authority: Authority, tmp_path: Path) -> None:
     port = free_port()
     stranger = Authority(tmp_path / "stranger")
-    own = stranger.client
     wrong: list[tuple[TlsFiles, str]] = [
         (TlsFiles(), "verify failed"),
         (TlsFiles(stranger.ca, *authority.client), "verify failed"),
         (TlsFiles(authority.ca), "TLS"),
-        (TlsFiles(authority.ca, *own), "TLS"),
+        (TlsFiles(authority.ca, *stranger.client), "TLS"),
     ]
     with RedisServer(tmp_path, port=port, tls=authority):
         for files, reason in wrong:
@@ -240,6 +196,8 @@ def test_tls_with_an_authority_and_a_certificate_of_ones_own(authority: Authorit
                 opened(RedisAddress.parse(f"rediss://127.0.0.1:{port}", files))
         with pytest.raises(StoreError, match="could not reach"):
             opened(RedisAddress.parse(f"redis://127.0.0.1:{port}"))
+        with pytest.raises(StoreError, match="verify failed"):
+            opened(RedisAddress.parse(f"rediss://localhost:{port}", authority.files()))
         with opened(RedisAddress.parse(f"rediss://127.0.0.1:{port}", authority.files())) as backend:
             backend.set("key", BIG, None)
             assert backend.get("key") == BIG
@@ -249,15 +207,6 @@ def test_tls_with_an_authority_and_a_certificate_of_ones_own(authority: Authorit
                 changes = feed.wait(5.0)
                 assert changes is not None and changes.probed
                 feed.close()
-
-
-def test_tls_refuses_a_server_whose_certificate_names_another_host(authority: Authority, tmp_path: Path) -> None:
-    port = free_port()
-    with RedisServer(tmp_path, port=port, tls=authority):
-        address = RedisAddress.parse(f"rediss://localhost:{port}", authority.files())
-        with pytest.raises(StoreError, match="verify failed"):
-            opened(address)
-        assert address.tls is not None
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -283,8 +232,7 @@ def test_what_is_no_cluster_is_one_sentence(authority: Authority, tmp_path: Path
 
 def test_a_cluster_that_serves_no_keys_and_a_name_that_is_none_are_sentences(tmp_path: Path) -> None:
     port = free_port()
-    options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--bind", "127.0.0.1"]
-    with RedisServer(tmp_path, *options, port=port) as server:
+    with RedisServer(tmp_path, *cluster_options(), port=port) as server:
         with pytest.raises(StoreError, match=f"127.0.0.1:{port} is not whole"):
             opened(RedisAddress("127.0.0.1", port, cluster=True))
         server.client().execute_command("ACL", "SETUSER", "node", "on", f">{SECRET}", "~*", "+@all", "-cluster|slots")
@@ -299,19 +247,12 @@ def test_a_cluster_that_serves_no_keys_and_a_name_that_is_none_are_sentences(tmp
 def test_a_certificate_for_localhost_is_checked_against_that_name(tmp_path: Path, *, cluster: bool) -> None:
     port = free_port()
     named = Authority(tmp_path / "tls", x509.DNSName("localhost"))
-    options = [
-        "--cluster-enabled",
-        "yes",
-        "--cluster-port",
-        str(free_port()),
-        "--cluster-announce-hostname",
-        "localhost",
-    ]
-    options += ["--cluster-preferred-endpoint-type", "hostname", "--tls-cluster", "yes", "--bind", "127.0.0.1"]
+    options = ["--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"]
+    options = cluster_options("--tls-cluster", "yes", *options)
     with RedisServer(tmp_path, *(options if cluster else ()), port=port, tls=named) as server:
         if cluster:
             server.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            _until(lambda: b"cluster_state:ok" in _told(server.client()))
+            _until(lambda: _information(server.client())["cluster_state"] == "ok")
         with opened(RedisAddress.parse(f"rediss://localhost:{port}", named.files(), cluster=cluster)) as backend:
             backend.set("key", BIG, None)
             assert backend.get("key") == BIG and list(backend.keys()) == ["key"]
@@ -319,44 +260,38 @@ def test_a_certificate_for_localhost_is_checked_against_that_name(tmp_path: Path
             opened(RedisAddress.parse(f"rediss://127.0.0.1:{port}", named.files(), cluster=cluster))
 
 
-def _told(client: Any) -> bytes:
-    told = client.execute_command("CLUSTER", "INFO")
-    return b" ".join(f"{k}:{v}".encode() for k, v in told.items()) if isinstance(told, dict) else bytes(told)
+def cluster_options(*more: str) -> list[str]:
+    return ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--bind", "127.0.0.1", *more]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisAddress]:
     """Three nodes that share the slots."""
-    nodes = []
-    try:
-        for _ in range(3):
-            port = free_port()
-            options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--bind", "127.0.0.1"]
-            nodes.append(RedisServer(tmp_path_factory.mktemp("c"), *options, port=port))
+    with ExitStack() as stack:
+        servers = (RedisServer(tmp_path_factory.mktemp("c"), *cluster_options(), port=free_port()) for _ in range(3))
+        nodes = [stack.enter_context(server) for server in servers]
         clients = [node.client() for node in nodes]
         for number, client in enumerate(clients):
-            client.execute_command(
-                "CLUSTER", "ADDSLOTSRANGE", number * 5461, 16383 if number == 2 else number * 5461 + 5460
-            )
+            slots = (number * 5461, 16383 if number == 2 else number * 5461 + 5460)
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", *slots)
             if number:
                 bus = int(clients[0].config_get("cluster-port")["cluster-port"])
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, bus)
         _until(lambda: all(_knows_all(client) for client in clients))
         yield RedisAddress("127.0.0.1", nodes[0].port, cluster=True)
-    finally:
-        for node in nodes:
-            node.kill()
+
+
+def _information(client: Any) -> dict[str, str]:
+    told = client.execute_command("CLUSTER", "INFO")
+    return told if isinstance(told, dict) else dict(line.split(":") for line in told.decode().split())
 
 
 def _knows_all(client: Any) -> bool:
-    told = client.execute_command("CLUSTER", "INFO")
-    said = told if isinstance(told, dict) else dict(line.split(":") for line in told.decode().split())
-    return said["cluster_state"] == "ok" and said["cluster_known_nodes"] == "3" and said["cluster_slots_ok"] == "16384"
+    told = _information(client)
+    return (told["cluster_state"], told["cluster_known_nodes"], told["cluster_slots_ok"]) == ("ok", "3", "16384")
 
 
 def _until(condition: Any) -> None:
-    from fednode.clock import SystemClock
-
     clock = SystemClock()
     deadline = clock.now() + 30.0
     while not condition():
@@ -381,8 +316,6 @@ class TestRedisCluster(BackendKit):
         return backend
 
     def test_a_near_cache_over_a_cluster_lives_by_time_alone(self, clock: FakeClock) -> None:
-        from fednode.cache import MemoryBackend
-
         limits = Limits(10, 1 << 20, 1 << 16)
         with Tiered(MemoryBackend(clock, limits), self.make(clock, limits)) as tiered:
             tiered.set("key", b"v", None)

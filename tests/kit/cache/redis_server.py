@@ -12,15 +12,17 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 import redis
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from kit.clocks import FakeClock
 
-from fednode.cache.redis.address import RedisAddress, TlsFiles
+from fednode.cache import Limits, LinkOptions, RedisAddress, RedisBackend, RedisOptions, TlsFiles
+from fednode.cache.redis.address import Names
 
 
 def required() -> str:
@@ -71,6 +73,13 @@ class RedisServer:
         """A client of the tests' own."""
         return redis.Redis(unix_socket_path=str(self.socket), **arguments)  # type: ignore[arg-type]
 
+    def names(self, pattern: str = "*") -> list[bytes]:
+        return sorted(self.client().scan_iter(pattern))
+
+    def pieces(self) -> list[bytes]:
+        """The names of the pieces that backends of `opened_on` keep here."""
+        return self.names("ns:p:*")
+
     def start(self) -> None:
         """Start, and wait until it says that it is ready."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -118,6 +127,21 @@ class RedisServer:
                 return
             threading.Event().wait(0.01)
         pytest.fail("redis-server does not listen on its socket")
+
+
+PIECES = 2_000
+PATIENT = LinkOptions(timeout=20.0)
+
+
+def opened_on(server: RedisServer, clock: Any = None, namespace: str = "ns", **options: Any) -> RedisBackend:
+    """A backend with pieces of `PIECES` bytes."""
+    given = {"limits": Limits(1_000, 1 << 30, 1 << 24), "piece_bytes": PIECES, "link": PATIENT} | options
+    return RedisBackend(server.address, RedisOptions(namespace, **given), clock or FakeClock())
+
+
+def record_of(key: str) -> bytes:
+    """The name of its record."""
+    return Names("ns").record(key)
 
 
 def _drain(process: "subprocess.Popen[bytes]") -> None:

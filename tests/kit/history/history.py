@@ -272,3 +272,13 @@ def _turns(recorders: Sequence[Recorder], load: Load, thread: int) -> Iterator[C
 def _value(key: str, thread: int, turn: int) -> bytes:
     """Unlike every other value, and so repetitive that half of one and half of another is neither."""
     return f"{key}|{thread}|{turn};".encode() * 8
+
+
+def overlapping(history: list[Seen]) -> int:
+    """Calls of one key that began while another of it was under way: without any, nothing was tested."""
+    open_until: dict[str, int] = {}
+    found = 0
+    for one in sorted(history, key=lambda call: call.start):
+        found += one.start < open_until.get(one.key, -1)
+        open_until[one.key] = max(one.end, open_until.get(one.key, -1))
+    return found
