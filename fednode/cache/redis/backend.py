@@ -25,7 +25,7 @@ from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.client import Link
 from fednode.cache.redis.eviction_check import EvictionCheck
 from fednode.cache.redis.index import WriteIndex
-from fednode.cache.redis.records import Lasting, RedisOptions, RedisValues, Write
+from fednode.cache.redis.records import Lasting, PreparedWrite, RedisOptions, RedisValues
 from fednode.cache.redis.tracking import Feed
 from fednode.cache.values.pieces import Damaged
 from fednode.clock import Clock
@@ -247,7 +247,7 @@ class RedisBackend:
             self._index.evicted(key)
             return MISSING
 
-    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> Write:
+    def _prepared(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> PreparedWrite:
         try:
             return self._values.prepared(key, value, ttl, self._index.limits.value_bytes, pinned=pinned)
         except TooLarge:
@@ -256,7 +256,7 @@ class RedisBackend:
 
     def _set_all(self, items: Mapping[str, Value], ttl: float | None, *, pinned: bool = False) -> None:
         ttl = check_ttl(ttl)
-        batch: list[Write] = []
+        batch: list[PreparedWrite] = []
         waiting = 0
         try:
             for key, value in items.items():
@@ -273,14 +273,14 @@ class RedisBackend:
         finally:
             self._flush(batch, ttl)
 
-    def _flush(self, batch: list[Write], ttl: float | None) -> None:
+    def _flush(self, batch: list[PreparedWrite], ttl: float | None) -> None:
         """Store the values in `batch` and empty it."""
         writes = tuple(batch)
         batch.clear()
         if writes:
             self._store(writes, ttl)
 
-    def _store(self, writes: Sequence[Write], ttl: float | None) -> None:
+    def _store(self, writes: Sequence[PreparedWrite], ttl: float | None) -> None:
         """Store these together, or if the server has no room for all, one by one up to the first refusal."""
         numbers = sorted({hash(one.key) % _STRIPES for one in writes})
         try:

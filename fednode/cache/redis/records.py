@@ -80,7 +80,7 @@ class Lasting(NamedTuple):
     seconds: float
 
 
-class Write(NamedTuple):
+class PreparedWrite(NamedTuple):
     """A value ready to be written under `key`, and its entry in the accounts."""
 
     key: str
@@ -133,7 +133,7 @@ class RedisValues:
         except Damaged:
             return None
 
-    def prepared(self, key: str, value: Value, ttl: float | None, most: int, *, pinned: bool) -> Write:
+    def prepared(self, key: str, value: Value, ttl: float | None, most: int, *, pinned: bool) -> PreparedWrite:
         """Encode a value of `most` bytes at most. Raises `TooLarge`, and as `encode_counted` does."""
         data, size = encode_counted(value, most)
         if len(data) > self._limit:
@@ -142,10 +142,10 @@ class RedisValues:
         generation = self._draw(GENERATION_BYTES)
         ready = cut(key_bytes(key), data, self._options.piece_bytes, generation, self._clock.time() + life)
         entry = WrittenEntry(size, generation, ready.manifest.count, self._clock.now() + life, pinned=pinned)
-        return Write(key, ready, entry)
+        return PreparedWrite(key, ready, entry)
 
-    def write(self, writes: Sequence[Write], before: Sequence[WrittenEntry | None], ttl: float | None) -> None:
-        """Write values in one transaction and remove what they replace. Raises `StoreError`, `StoreFull`.
+    def write(self, writes: Sequence[PreparedWrite], before: Sequence[WrittenEntry | None], ttl: float | None) -> None:
+        """PreparedWrite values in one transaction and remove what they replace. Raises `StoreError`, `StoreFull`.
 
         `before` are the writes of these keys that the caller knows of.
         """
@@ -170,7 +170,7 @@ class RedisValues:
             self._unlink_replaced(one, self.manifest(answers[0]), old)
 
     def _commit(
-        self, names: Sequence[bytes], write: Write, old: WrittenEntry | None, ttl: float | None
+        self, names: Sequence[bytes], write: PreparedWrite, old: WrittenEntry | None, ttl: float | None
     ) -> list[Command]:
         """The transaction: get the old manifest, set the lives of old and new pieces, count those, write the record."""
         # the server refuses longer lives
@@ -184,7 +184,7 @@ class RedisValues:
         count: list[Command] = [("EXISTS", *names)] if names else []
         return [self.head(write.key), *keep, *count, ("SET", self.names.record(write.key), write.cut.record, *life)]
 
-    def _unlink_replaced(self, write: Write, *before: Manifest | WrittenEntry | None) -> None:
+    def _unlink_replaced(self, write: PreparedWrite, *before: Manifest | WrittenEntry | None) -> None:
         # the manifest and the entry: a transaction sent again after a lost answer finds the manifest of its first try
         old = {one.generation: one for one in before if one is not None and one.generation != write.entry.generation}
         self._unlink([self._pieces(write.key, one) for one in old.values()])
