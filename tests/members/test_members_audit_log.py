@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.cohort import FakeCohort, Size
 
+from fednode.driver import Request
 from fednode.errors import StoreError
 from fednode.protocol.envelope import Envelope
+from fednode.protocol.requests import read_roster, read_spec, roster_part, spec_frame
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD, AuditLog, head_of, lags
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.state_files import StateFiles
@@ -146,3 +148,35 @@ def test_a_head_fits_its_own_lines_and_one_more(known, there):
     wanted = {0: False, 1: True}.get(there - known)
     assert lags(head, b"".join(LINES[:there])) is wanted
     assert lags(None, b"".join(LINES[:there])) is {0: False, 1: True}.get(there)
+
+
+def test_a_second_roster_is_not_signed_where_the_record_is_put_back_after_a_full_disk(tmp_path, monkeypatch):
+    cohort = FakeCohort(tmp_path, Size(scheme="ring"))
+    put, said = StateFiles.put, []
+
+    def full(self, name, data):
+        if name == RECORD_HEAD:
+            raise StoreError("could not write: No space left on device")
+        put(self, name, data)
+
+    def told(cohort, name, request):
+        envelope = Envelope.from_bytes(cohort.speak(name, request), 1 << 20)
+        return envelope.about.text("reason", 64) if envelope.head.kind == "refusal" else envelope.head.kind
+
+    def conduct(cohort, name, request):
+        record = cohort.folder(name).path / "record.jsonl"
+        assert not record.exists()
+        with monkeypatch.context() as disk:
+            disk.setattr(StateFiles, "put", full)
+            said.append(told(cohort, name, request))
+        said.append(told(cohort, name, request))
+        record.unlink()
+        cohort.restart(name)
+        spec, parts = read_spec("confirm", request.frame)
+        other = {"roster": roster_part(read_roster(parts["roster"])[:-1])}
+        said.append(told(cohort, name, Request("query", request.tag, spec_frame("confirm", spec, other))))
+        return []
+
+    cohort.tell("holder-1", conduct, "confirm")
+    assert cohort.begun().run_round(1).cause == ""
+    assert said == ["member-storage", "confirmed", "member-storage"]

@@ -445,3 +445,16 @@ def test_members_of_a_simulation_are_numbered(tmp_path, number, name):
 def test_a_node_without_a_part_says_so(node):
     with pytest.raises(ConfigError, match="start"):
         member_name(NodeContext(1, node, {"clients": 10, "holders": 2}))
+
+
+def test_a_disk_that_fails_while_a_model_is_kept(tmp_path, monkeypatch):
+    stage = Stage(tmp_path)
+    monkeypatch.setattr(ModelCopyStore, "_keep", full_disk)
+    assert reason_of(stage.run(stage.message(), honest)) == "member-storage" and stage.seen == []
+    monkeypatch.undo()
+    assert stage.run(stage.message(), honest).head.kind == "update"
+
+
+def test_a_lock_that_cannot_be_had_is_a_refusal(stage, monkeypatch):
+    monkeypatch.setattr("fednode_clients.client.client.exclusive", full_disk)
+    assert reason_of(stage.run(stage.message(), honest)) == "member-storage"

@@ -8,7 +8,7 @@ from kit.cohort import TASK, FakeCohort, Size
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
-from fednode.protocol.requests import TaskCard, ask_frame
+from fednode.protocol.requests import TaskCard, ask_frame, key_request
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import Retired, retire
 from fednode_crypto.identity import SigningKey
@@ -132,3 +132,10 @@ def test_a_named_task_that_the_folder_does_not_know_is_closed_and_said(cohort):
             folder.tasks.require_open(task)
     # known by now, as is what the folder took before
     assert retire(folder, [TASK, "run-7"]) == Retired(3, ())
+
+
+def test_a_retired_holder_gives_no_key_for_a_later_round(cohort):
+    retire(cohort.folder("holder-1"))
+    if cohort.scheme.boxed:
+        with pytest.raises(PeerFault, match="retired"):
+            cohort.holder("holder-1").handle(key_request(TASK, 2))
