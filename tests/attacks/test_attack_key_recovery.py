@@ -1,19 +1,18 @@
 """Key recovery from released aggregates (Li, Micciancio, "On the security of homomorphic encryption on approximate
 numbers", 2021).
 
-Attacker: a node that follows and looks: ciphertexts, public parameters, the released sum (and under `ring` the opened
-sum of the secrets). Success: a secret key, or one client's update. It works where what is released shows the error
-that hides the key: c0 + c1 s = message + error is then linear in s. It fails for `bfv` and `ring`, whose sums are
-exact integers and tell nothing of the error of any client: neither the same linear algebra nor rounding gives a
-secret that opens anything. Control: TenSEAL CKKS as commonly configured (8192, [60, 40, 40], 2^40, float64 output)
-loses its key to one pair of chunks; and the algebra used here does give the secrets of `bfv` and `ring`, when the
-errors are handed to it.
+Attacker: an honest but curious node with ciphertexts, public parameters, the released sum (under `ring` also the sum of
+the secrets). Success: a secret key, or one client's update. It works where the release reveals the error, since
+c0 + c1 s = message + error is then linear in s. It fails for `bfv` and `ring`, whose sums are exact integers. Control:
+TenSEAL CKKS as commonly configured (8192, [60, 40, 40], 2^40, float64 output) loses its key to one pair of chunks; and
+the same algebra gives the secrets of `bfv` and `ring` when it is given the errors.
 """
 
 from math import prod
 
 import numpy as np
 import pytest
+from kit.crypto.algebra import centred, interpolated, unmasked
 from kit.crypto.bfv_payload import slot_places
 from kit.crypto.committee import CONTEXT, BoxedCommittee, keyed, updates_for
 from kit.crypto.insecure import InsecureRng
@@ -23,9 +22,8 @@ from fednode_crypto import Demand, Tampered, plan, scheme
 from fednode_crypto.bfv.context import bfv_context
 from fednode_crypto.bfv.slots import from_slots, to_slots
 from fednode_crypto.encoding import from_bytes
-from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ntt import Ring
-from fednode_crypto.hazmat.ring import Mask, mask_block
+from fednode_crypto.hazmat.ring import mask_block
 from fednode_crypto.hazmat.tenseal_bfv import toolbox
 from fednode_crypto.noise import discrete_gaussian
 from fednode_crypto.ring.context import public_keys, ring_context
@@ -48,8 +46,7 @@ def small(ring: Ring, words: Words) -> NDArray[np.int64]:
     """The first row, in coefficients, centred."""
     copy = words.copy()
     ring.inverse(copy)
-    signed, p = copy[0].astype(np.int64), ring.primes[0]
-    return np.where(signed > p // 2, signed - p, signed)
+    return centred(copy[0], ring.primes[0])
 
 
 # --- control: CKKS
@@ -114,11 +111,8 @@ def bfv():
 
 def joint_secret(everyone) -> Words:
     """What nobody has: the sum of all s_j, in NTT form, from two holders' shares."""
-    known, points = bfv_context(everyone.params).data, (1, 2)
-    found = np.zeros((len(known.primes), known.degree), dtype=np.uint64)
-    for point, weight in zip(points, lagrange(points), strict=True):
-        known.add_scaled(found, everyone.shares[point].words(everyone.params), int(weight))
-    return found
+    known = bfv_context(everyone.params).data
+    return interpolated({point: everyone.shares[point].words(everyone.params) for point in (1, 2)}, known)
 
 
 def in_ntt(known: Ring, words: Words) -> Words:
@@ -209,13 +203,8 @@ def divided(params, payload: bytes, rest: NDArray[np.int64]) -> Words:
 
 
 def ring_opens(params, payload: bytes, secret: NDArray[np.int64], values: NDArray[np.int64]) -> bool:
-    known = ring_context(params)
-    total = scheme("ring").zero(params).add(payload)
-    room = np.empty((params.lanes, params.ring_degree), dtype=np.int64)
-    mask = Mask.of(known.data, public_keys(params, CONTEXT), secret)
-    return mask.open(total.words[0], 0, known.layout, room) and bool(
-        np.array_equal(room[0][: params.dimension], values)
-    )
+    found = unmasked(scheme("ring").zero(params).add(payload), CONTEXT, secret)
+    return found is not None and np.array_equal(found, values)
 
 
 def placed(params, values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,9 +1,8 @@
 """A repeated or scalar mask: one number, or one mask, that hides many coordinates, clients or rounds.
 
-Attacker: a node that follows and looks at payloads, and knows some of the updates (all of them are 0 here). Success:
-a statistic tells a payload from uniform numbers, or relates coordinates, clients or rounds. It fails for both
-schemes, for updates of zeros, which leave nothing but the mask. Control: a mask made of one scalar, a mask used for
-two clients, one used for two rounds, and one that is short and repeats are each caught by the same statistics.
+Attacker: an honest but curious node that knows some updates (all are 0 here, which leaves only the mask). Success: a
+statistic tells a payload from uniform numbers, or relates coordinates, clients or rounds. It fails for both schemes.
+Control: the same statistics catch a mask of one scalar, one for two clients or two rounds, and a short repeated one.
 """
 
 from itertools import combinations

@@ -1,17 +1,17 @@
 """t - 1 holders pool what they have: their shares of every client, or of the joint key.
 
 Attacker: t - 1 holders together, with any client's payload. Success: anything about a client's secret or update, or
-an opening. It fails: what they interpolate is uniform whatever the secret is (chi-square over every value of the
-field), unrelated to the secret, and opens nothing; `combine` refuses too few answers and notices an invented one.
-Control: with one share more, the same interpolation is exactly the secret, and the same statistic sees at once that
-it is not uniform.
+an opening. It fails: what they interpolate is uniform (chi-square over the whole field), unrelated to the secret, and
+opens nothing; `combine` refuses too few answers and notices an invented one. Control: with one share more, the same
+interpolation is exactly the secret, and the same statistic shows that it is not uniform.
 """
 
 from itertools import combinations
 
 import numpy as np
 import pytest
-from kit.crypto.attacker import Refused, lying_node, real_cohort
+from kit.crypto.algebra import centred, interpolated
+from kit.crypto.attacker import Refused
 from kit.crypto.committee import CONTEXT, BoxedCommittee, keyed, updates_for
 from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from fednode_crypto import Demand, NotEnoughShares, WrongAnswer, plan, scheme
 from fednode_crypto.bfv.context import bfv_context
 from fednode_crypto.encoding import from_bytes
-from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.shamir import share
 from fednode_crypto.noise import discrete_gaussian
 from fednode_crypto.ring.context import ring_context
@@ -29,23 +28,6 @@ RING = scheme("ring")
 PARAMS = plan("ring", Demand(dimension=60, summands=4, value_bound=9_000, holders=5, threshold=4))
 EVERYONE = BoxedCommittee(RING, PARAMS)
 P, FIELD = PARAMS.share_prime, ring_context(PARAMS).shares
-
-
-def pooled(shares: dict[int, NDArray[np.uint64]], moduli=FIELD) -> NDArray[np.uint64]:
-    """The polynomial of least degree through the shares, at 0."""
-    points = tuple(sorted(shares))
-    found = np.zeros_like(next(iter(shares.values())))
-    for point, weight in zip(points, lagrange(points), strict=True):
-        for row, p in enumerate(moduli.primes):
-            factor = weight.numerator * pow(weight.denominator, -1, p) % p
-            moduli_row = shares[point][row].astype(object) * factor + found[row].astype(object)
-            found[row] = (moduli_row % p).astype(np.uint64)
-    return found
-
-
-def centred(values: NDArray[np.uint64]) -> NDArray[np.int64]:
-    signed = values.astype(np.int64)
-    return np.where(signed > P // 2, signed - P, signed)
 
 
 def chi_square(values: NDArray[np.uint64], bins: int) -> float:
@@ -69,11 +51,11 @@ def dealt():
 
 @pytest.mark.parametrize("points", list(combinations(range(1, 6), 3)))
 def test_three_of_four_see_uniform_numbers_unrelated_to_the_secret(dealt, points):
-    found = [pooled({p: shares[p] for p in points})[0] for _, shares in dealt]
+    found = [interpolated({p: shares[p] for p in points}, FIELD)[0] for _, shares in dealt]
     assert abs(chi_square(np.concatenate(found), P)) < 6
-    related = np.corrcoef(np.concatenate([centred(f) for f in found]), np.concatenate([s for s, _ in dealt]))[0, 1]
+    related = np.corrcoef(np.concatenate([centred(f, P) for f in found]), np.concatenate([s for s, _ in dealt]))[0, 1]
     assert abs(related) < 6 / np.sqrt(12 * PARAMS.ring_degree)
-    assert np.mean([(centred(f) == s).mean() for f, (s, _) in zip(found, dealt, strict=True)]) < 3 / P
+    assert np.mean([(centred(f, P) == s).mean() for f, (s, _) in zip(found, dealt, strict=True)]) < 3 / P
 
 
 @pytest.mark.parametrize("point", range(1, 6))
@@ -85,15 +67,15 @@ def test_the_share_of_a_secret_that_is_always_the_same_is_uniform(point):
 
 def test_control_four_of_four_have_the_secret_and_the_statistic_sees_it(dealt):
     for points in ((1, 2, 3, 4), (2, 3, 4, 5)):
-        found = [pooled({p: shares[p] for p in points})[0] for _, shares in dealt]
-        assert all(np.array_equal(centred(f), s) for f, (s, _) in zip(found, dealt, strict=True))
+        found = [interpolated({p: shares[p] for p in points}, FIELD)[0] for _, shares in dealt]
+        assert all(np.array_equal(centred(f, P), s) for f, (s, _) in zip(found, dealt, strict=True))
         assert chi_square(np.concatenate(found), P) > 1_000
 
 
 def test_control_a_sharing_of_too_low_degree_gives_it_to_three(dealt):
     secret = FIELD.residues(dealt[0][0])
     shares = share(secret, FIELD, PARAMS.threshold - 1, range(1, 6), InsecureRng(5))
-    assert np.array_equal(pooled({p: shares[p] for p in (1, 2, 5)}), secret)
+    assert np.array_equal(interpolated({p: shares[p] for p in (1, 2, 5)}, FIELD), secret)
 
 
 def test_three_answers_open_nothing_and_no_invented_fourth_helps(dealt):
@@ -104,36 +86,29 @@ def test_three_answers_open_nothing_and_no_invented_fourth_helps(dealt):
     three = {p: answers[p] for p in (1, 2, 3)}
     with pytest.raises(NotEnoughShares):
         EVERYONE.combine(total, three)
-    guesses = [
-        bytes(PARAMS.answer_bytes),
-        answers[1],
-        sealings[0].shares[4],
-        RING.answer(PARAMS, [s.shares[3] for s in sealings]),
-    ]
-    for guess in guesses:
+    of_another = RING.answer(PARAMS, [s.shares[3] for s in sealings])
+    for guess in (bytes(PARAMS.answer_bytes), answers[1], sealings[0].shares[4], of_another):
         with pytest.raises(WrongAnswer):
             EVERYONE.combine(total, {**three, 4: guess})
     assert np.array_equal(EVERYONE.combine(total, {**three, 4: answers[4]}), sum(updates))
 
 
-def test_three_corrupt_holders_and_the_node_open_no_single_client(tmp_path):
-    node = lying_node(real_cohort(tmp_path))
-    corrupt = {node.point(h): node.corrupt_answer(h, ["client-1"]) for h in ("holder-1", "holder-2", "holder-3")}
+def test_three_corrupt_holders_and_the_node_open_no_single_client(ring):
+    corrupt = {ring.point(h): ring.corrupt_answer(h, ["client-1"]) for h in ("holder-1", "holder-2", "holder-3")}
     with pytest.raises(NotEnoughShares):
-        node.combined(["client-1"], corrupt)
+        ring.combined(["client-1"], corrupt)
     for holder in ("holder-4", "holder-5"):
         with pytest.raises(Refused, match="min-survivors"):
-            node.opened_by(holder, ["client-1"])
+            ring.opened_by(holder, ["client-1"])
     # the honest opening of everybody tells them S at every point, and still no client's own value there
-    rest = {node.point(h): node.opened_by(h, node.names) for h in ("holder-4", "holder-5")}
+    rest = {ring.point(h): ring.opened_by(h, ring.names) for h in ("holder-4", "holder-5")}
     with pytest.raises(WrongAnswer):
-        node.combined(["client-1"], {**corrupt, **rest})
+        ring.combined(["client-1"], {**corrupt, **rest})
 
 
-def test_control_four_corrupt_holders_do(tmp_path):
-    node = lying_node(real_cohort(tmp_path))
-    corrupt = {node.point(h): node.corrupt_answer(h, ["client-1"]) for h in node.cohort.size.holder_names[:4]}
-    assert np.array_equal(node.combined(["client-1"], corrupt), node.cohort.plain["client-1"])
+def test_control_four_corrupt_holders_do(ring):
+    corrupt = {ring.point(h): ring.corrupt_answer(h, ["client-1"]) for h in ring.holders[:4]}
+    assert np.array_equal(ring.combined(["client-1"], corrupt), ring.cohort.plain["client-1"])
 
 
 # --- bfv
@@ -146,12 +121,10 @@ def test_one_of_two_holders_of_a_joint_key_sees_uniform_numbers():
         words = held.words(params)
         for row, p in zip(words, known.primes, strict=True):
             assert abs(chi_square(row // np.uint64(p // 64 + 1), 64)) < 6
-        whole = pooled({q: s.words(params) for q, s in everyone.shares.items() if q != point}, known)
+        whole = interpolated({q: s.words(params) for q, s in everyone.shares.items() if q != point}, known)
         known.inverse(whole)
-        signed = whole[0].astype(np.int64)
-        small = np.where(signed > known.primes[0] // 2, signed - known.primes[0], signed)
         # control: two of them have the joint secret, a sum of three ternary ones
-        assert np.abs(small).max() <= 3
+        assert np.abs(centred(whole[0], known.primes[0])).max() <= 3
         alone = words.copy()
         known.inverse(alone)
-        assert not (np.minimum(alone[0], np.uint64(known.primes[0]) - alone[0]) <= 3).any()
+        assert np.abs(centred(alone[0], known.primes[0])).min() > 3

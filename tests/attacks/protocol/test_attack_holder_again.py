@@ -1,13 +1,11 @@
 """A holder asked again: after a restart, for another roster, twice at the same moment, for the keys of the past.
 
-Attacker: a lying node, that restarts a holder's process at will (not its disk), or gets its key folder after the
-round. Success: one honest holder answers for two rosters of a round, or a box of a past round is opened. It fails:
-the record is on the disk before the answer leaves, one key folder is worked on by one process at a time, and key and
-boxes of a round are destroyed when it is opened. Control: holders whose folders are put back to before they answered
-do answer twice, which gives one client's update (docs/threats.md, "a restored backup"); and without the lock two
-processes both answer. A record that is lost, or put back by itself, no longer fits what lies in state/: the holder
-refuses every step but to destroy its key. A folder that was put back as a whole is safe once `fednode keys retire` has
-closed its tasks.
+Attacker: a lying node that restarts a holder's process (not its disk) at will, or gets its key folder after the round.
+Success: one honest holder answers for two rosters of a round, or a box of a past round opens. It fails: the record is
+on disk before the answer leaves, one process at a time uses a key folder, and key and boxes of a round are destroyed
+when it is opened. A record lost or restored by itself does not match state/: the holder only destroys its key. A folder
+restored as a whole is safe after `fednode keys retire`. Control: holders whose folders are restored to before their
+answer answer twice, which gives one client's update (docs/threats.md); without the lock two processes both answer.
 """
 
 import shutil
@@ -17,7 +15,7 @@ from contextlib import nullcontext, suppress
 import numpy as np
 import pytest
 from kit import cohort as kit
-from kit.crypto.attacker import BFV, RING, LyingNode, Refused, lying_node, real_cohort, reason_of
+from kit.crypto.attacker import LyingNode, Refused, reason_of
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import box_context, box_name
@@ -30,18 +28,6 @@ from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_crypto import Tampered
 from fednode_crypto.identity import open_box
 
-SIZES = {"ring": RING, "bfv": BFV}
-
-
-@pytest.fixture(params=SIZES)
-def node(tmp_path, request):
-    return lying_node(real_cohort(tmp_path, SIZES[request.param]))
-
-
-@pytest.fixture
-def ring(tmp_path):
-    return lying_node(real_cohort(tmp_path))
-
 
 def wanted(node: LyingNode, names) -> bytes:
     return node.sum_of(names).request()
@@ -49,7 +35,7 @@ def wanted(node: LyingNode, names) -> bytes:
 
 def test_the_same_question_gets_the_same_bytes_and_another_roster_nothing(node):
     everybody, rest = node.names, node.names[1:]
-    for holder in node.cohort.size.holder_names:
+    for holder in node.holders:
         first = node.opened_by(holder, everybody, wanted(node, everybody))
         for _ in range(2):
             node.cohort.restart(holder)
@@ -108,7 +94,7 @@ def asked_at_once(node: LyingNode, monkeypatch, patience: float) -> list[str]:
 
     monkeypatch.setattr(Holder, "_answer", together)
     rosters = (node.names, node.names[1:])
-    for holder in node.cohort.size.holder_names if node.cohort.scheme.boxed else ():
+    for holder in node.holders if node.cohort.scheme.boxed else ():
         for names in rosters:
             node.corrupt_confirm(holder, names)
     threads = [threading.Thread(target=ask, args=case) for case in enumerate(rosters)]
@@ -215,7 +201,7 @@ def test_a_folder_that_was_put_back_and_retired_answers_for_no_roster(node):
 
 
 def test_keys_and_boxes_of_an_opened_round_are_gone(ring):
-    for holder in ring.cohort.size.holder_names:
+    for holder in ring.holders:
         before = ring.cohort.folder(holder).state.get(f"box-key/{kit.TASK}")
         ring.opened_by(holder, ring.names)
         assert reason_of(ring.cohort, holder, key_request(kit.TASK, 1)) == "already-opened"
@@ -252,9 +238,8 @@ def test_control_a_restored_backup_answers_twice_and_gives_one_update(ring):
     sums = []
     for names in (ring.names, ring.names[1:]):
         ring.confirm_all(names)
-        answers = {ring.point(h): ring.opened_by(h, names) for h in ring.cohort.size.holder_names}
-        sums.append(ring.combined(names, answers))
-        for holder in ring.cohort.size.holder_names:
+        sums.append(ring.combined(names, ring.answers(names)))
+        for holder in ring.holders:
             shutil.rmtree(keys / holder)
             shutil.copytree(backup / holder, keys / holder)
             ring.cohort.restart(holder)

@@ -1,10 +1,9 @@
-"""Mixed answers: each holder answers for one roster only, no roster has enough of them, and yet sums come out.
+"""Mixed answers: each holder answers for one roster, no roster has enough answers, and yet a weighted sum opens.
 
 Attacker: a lying node, no corrupt holder. With 2 of 3 it asks holder 1 about A and B together, holder 2 about A, holder
-3 about B. Shamir shares are linear: 6 f_AB(1) - 3 f_A(2) - 2 f_B(3) is 3 S_A + 4 S_B, where the random parts have
-cancelled. Both secrets are short, so this is no random number either, and it unmasks 3 A + 4 B. Success: that weighted
-sum. It fails because a holder answers only for a roster that as many holders have signed as it takes to open, one
-roster each. Control: the same with holders that do not ask for the signatures.
+3 about B. Shamir shares are linear: in 6 f_AB(1) - 3 f_A(2) - 2 f_B(3) = 3 S_A + 4 S_B the random parts cancel; the
+secrets are short, so this unmasks 3 A + 4 B. Success: that weighted sum. It fails: a holder answers only for a roster
+that as many holders signed as it takes to open, one roster each. Control: holders that require no signatures.
 """
 
 from itertools import product
@@ -12,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 from kit.cohort import Size
+from kit.crypto.algebra import centred
 from kit.crypto.attacker import LyingNode, Refused, lying_node, real_cohort
 
 from fednode_clients.holder.holder import Holder
@@ -34,7 +34,7 @@ def rosters(node: LyingNode):
 
 
 def asked_for(node: LyingNode, plan):
-    """What each holder answers to its part of the plan; a holder that refuses has none."""
+    """Each holder's answer to its part of the plan, without those that refuse."""
     answers = {}
     for holder, which in zip(HOLDERS, plan, strict=True):
         try:
@@ -44,17 +44,11 @@ def asked_for(node: LyingNode, plan):
     return answers
 
 
-def centred(values, modulus):
-    values = values % modulus
-    return np.where(values > modulus // 2, values - modulus, values)
-
-
 def weighted_secret(node: LyingNode, answers):
     """3 S_A + 4 S_B from one answer each over A and B together, A and B."""
     params = node.spec.sum_params
-    both, first, second = (
-        from_bytes(answers[point], ring_context(params).shares)[0].astype(object) for point in (1, 2, 3)
-    )
+    field = ring_context(params).shares
+    both, first, second = (from_bytes(answers[point], field)[0].astype(object) for point in (1, 2, 3))
     return centred(6 * both - 3 * first - 2 * second, params.share_prime).astype(np.int64)
 
 
@@ -70,7 +64,7 @@ def residues(node: LyingNode, words):
 
 
 def unmasked(node: LyingNode, secret):
-    """3 A + 4 B as this secret unmasks it; anything if the secret is not the right one."""
+    """3 A + 4 B as this secret unmasks it; junk for a wrong secret."""
     params, known = node.spec.sum_params, ring_context(node.spec.sum_params)
     keys = public_keys(params, node.spec.digest())
     masked = mask_block(keys, 0, known.data)

@@ -24,6 +24,7 @@ from fednode_crypto import SealedSum, scheme
 MOST = 1 << 26
 RING = Size(clients=5, holders=5, threshold=4, dimension=40, scheme="ring")
 BFV = Size(clients=4, holders=3, threshold=2, dimension=40, scheme="bfv")
+SIZES = {"ring": RING, "bfv": BFV}
 
 
 class Refused(Exception):
@@ -70,6 +71,10 @@ class LyingNode:
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self.updates))
 
+    @property
+    def holders(self) -> tuple[str, ...]:
+        return self.cohort.size.holder_names
+
     def heads(self, names: Collection[str]) -> list[Signed]:
         return [self.updates[name].signed for name in names]
 
@@ -100,9 +105,13 @@ class LyingNode:
             self.confirm_all(names)
         return asked(self.cohort, holder, self.frame(self.heads(names), request)).body
 
+    def answers(self, names: Collection[str], request: bytes | None = None) -> dict[int, bytes]:
+        """The answers of all holders; raises `Refused`."""
+        return {self.point(holder): self.opened_by(holder, names, request) for holder in self.holders}
+
     def confirm_all(self, names: Collection[str]) -> None:
         """Ask every holder to confirm this roster; some may refuse."""
-        for holder in self.cohort.size.holder_names:
+        for holder in self.holders:
             with suppress(Refused):
                 self.confirm(holder, names)
 
