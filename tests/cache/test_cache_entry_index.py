@@ -60,15 +60,3 @@ def test_overwriting_for_ever_does_not_grow_the_heap(live: int) -> None:
             index.drop(key)
         index.add(key, CacheEntry(1, 10.0 + turn))
     assert len(index._heap) <= 2 * live + 65
-
-
-def test_a_sweep_looks_only_at_the_head_when_nothing_expired() -> None:
-    class Head(list[object]):
-        def __getitem__(self, place: object) -> object:
-            assert place == 0
-            return super().__getitem__(0)
-
-    index: EntryIndex[CacheEntry] = EntryIndex(LIMITS)
-    index.add("a", CacheEntry(1, 5.0))
-    index._heap = Head(index._heap)  # type: ignore[assignment]
-    assert index.drop_due(4.0, most=1_000) == ([], False)

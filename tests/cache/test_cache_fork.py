@@ -1,7 +1,6 @@
 """A cache belongs to the process that made it: a forked child is refused at once, whatever locks the parent held."""
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,11 +10,9 @@ from kit.cache.redis_server import RedisServer
 from kit.children import held_elsewhere, in_a_child
 from kit.clocks import FakeClock
 
-from fednode.cache import MISSING, CacheBackend, FileBackend, MemoryBackend, RedisBackend, RedisOptions, WhenFull
+from fednode.cache import CacheBackend, FileBackend, MemoryBackend, RedisBackend, RedisOptions, WhenFull
 from fednode.cache import fork_safety as forks
 from fednode.cache.fork_safety import UsedAfterFork
-from fednode.cache.redis.records import Lasting
-from fednode.cache.redis.tracking import Changes
 from fednode.cache.wrappers.chunked import Chunked
 from fednode.cache.wrappers.counted import Counted
 from fednode.cache.wrappers.loading import Guarded, GuardSettings
@@ -23,48 +20,6 @@ from fednode.cache.wrappers.tiered import Tiered
 from fednode.errors import StoreError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
-        yield running
-
-
-class Remote(MemoryBackend):
-    """The methods that `Tiered` needs, in memory; its feed reports nothing but the probe."""
-
-    clock = FakeClock()
-
-    def get_lasting(self, key: str) -> object:
-        found = self.get(key)
-        return found if found is MISSING else Lasting(found, 100.0)
-
-    def get_many_lasting(self, keys: Iterable[str]) -> dict[str, Lasting]:
-        return {key: Lasting(value, 100.0) for key, value in self.get_many(keys).items()}
-
-    def follow(self) -> "Feed":
-        return Feed()
-
-
-class Feed:
-    def __init__(self) -> None:
-        self._probed = False
-        self._closed = threading.Event()
-
-    def probe(self) -> None:
-        self._probed = True
-
-    def wait(self, seconds: float) -> Changes | None:
-        if self._probed:
-            self._probed = False
-            return Changes(probed=True)
-        if self._closed.wait(seconds):
-            raise StoreError("closed")
-        return None
-
-    def close(self) -> None:
-        self._closed.set()
 
 
 def memory(_: Path) -> MemoryBackend:
@@ -125,19 +80,22 @@ def test_a_child_is_refused_by_every_verb(make: Callable[[Path], CacheBackend], 
     check_child(make(tmp_path))
 
 
-def test_a_child_is_refused_by_a_near_cache() -> None:
-    with Tiered(MemoryBackend(FakeClock(), ROOMY), Remote(FakeClock(), ROOMY)) as cache:
-        check_child(cache)
+@pytest.mark.parametrize("tiered", [False, True])
+def test_a_child_is_refused_by_a_server_s_cache(shared_server: RedisServer, *, tiered: bool) -> None:
+    with RedisBackend(shared_server.address, RedisOptions("fork"), FakeClock()) as far:
+        if not tiered:
+            check_child(far)
+            return
+        with Tiered(MemoryBackend(FakeClock(), ROOMY), far) as near:
+            check_child(near)
 
 
-def test_a_child_is_refused_by_a_server_s_cache(server: RedisServer) -> None:
-    with RedisBackend(server.address, RedisOptions("fork"), FakeClock()) as cache:
-        check_child(cache)
-
-
-def test_a_child_may_make_caches_of_its_own(tmp_path: Path, server: RedisServer) -> None:
+def test_a_child_may_make_caches_of_its_own(tmp_path: Path, shared_server: RedisServer) -> None:
     def own() -> list[object]:
-        with RedisBackend(server.address, RedisOptions("child"), FakeClock()) as far, files(tmp_path / "own") as near:
+        with (
+            RedisBackend(shared_server.address, RedisOptions("child"), FakeClock()) as far,
+            files(tmp_path / "own") as near,
+        ):
             for cache in (memory(tmp_path), far, near):
                 cache.set("key", 1, None)
                 assert cache.get("key") == 1
@@ -147,11 +105,3 @@ def test_a_child_may_make_caches_of_its_own(tmp_path: Path, server: RedisServer)
 
     with files(tmp_path / "parent"):
         assert in_a_child(own) == [True]
-
-
-def test_what_is_forgotten_is_not_kept_for_the_sake_of_children(tmp_path: Path) -> None:
-    before = len(forks._owners)
-    caches = [memory(tmp_path) for _ in range(5)]
-    assert len(forks._owners) == before + 5 * 5
-    del caches
-    assert len(forks._owners) == before

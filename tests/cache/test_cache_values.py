@@ -1,7 +1,6 @@
 """Cached values: owned copies both ways, and their form as bytes under honest and hostile input."""
 
 import json
-import math
 import struct
 import subprocess
 import sys
@@ -90,13 +89,6 @@ def test_a_tensor_comes_back_as_it_was(tensor: torch.Tensor) -> None:
         assert same(back, tensor.detach())
 
 
-def test_the_bits_of_a_nan_are_kept() -> None:
-    back = decode(encode([NAN, np.array([NAN])]))
-    assert isinstance(back, list)
-    assert struct.pack("<d", back[0]) == struct.pack("<d", NAN) == back[1].tobytes()
-    assert math.copysign(1.0, decode(encode(-0.0))) == -1.0  # type: ignore[arg-type]
-
-
 def test_bytes_are_taken_as_they_are_and_other_buffers_become_bytes() -> None:
     value = b"payload"
     assert thaw(freeze(value)) is value
@@ -113,13 +105,6 @@ def test_an_array_comes_out_in_c_order_and_for_reading_only() -> None:
             out.flags.writeable = True
         with pytest.raises(ValueError, match="read-only"):
             out[0, 0] = 9.0
-
-
-def test_two_readers_of_an_array_do_not_share_its_shape() -> None:
-    frozen = freeze(np.arange(6))
-    first: Any = thaw(frozen)
-    first.shape = (2, 3)
-    assert thaw(frozen).shape == (6,)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("wrap", [lambda array: array, lambda array: [array], lambda array: {"deep": (array,)}])
@@ -156,12 +141,8 @@ def test_booleans_of_other_bytes_are_true(way: Any) -> None:
     for truths in (np.frombuffer(octets, np.bool_), torch.frombuffer(bytearray(octets), dtype=torch.bool)):
         back = way(truths)
         assert back.dtype == truths.dtype
-        assert (back.view(np.uint8) if isinstance(back, np.ndarray) else back.view(torch.uint8)).tolist() == [
-            0,
-            1,
-            1,
-            1,
-        ]
+        octets = back.view(np.uint8 if isinstance(back, np.ndarray) else torch.uint8)
+        assert octets.tolist() == [0, 1, 1, 1]
 
 
 class Growing:
@@ -402,16 +383,12 @@ def test_lengths_that_no_tensor_has_are_no_value(lengths: list[int]) -> None:
     assert found.shape == tuple(lengths)  # type: ignore[attr-defined]
 
 
-def _nested_tensor() -> Any:
-    return torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
-
-
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 @pytest.mark.parametrize("wrap", [lambda tensor: tensor, lambda tensor: [tensor]], ids=["alone", "nested"])
 def test_a_tensor_that_is_no_block_of_numbers_is_no_value(wrap: Any) -> None:
     for keep in (freeze, size_of, encode):
         with pytest.raises(TypeError, match="cannot be cached"):
-            keep(wrap(_nested_tensor()))
+            keep(wrap(torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])))
 
         def mapped(tensor: Any, keep: Any = keep) -> Any:
             with pytest.raises(TypeError, match="cannot be cached"):

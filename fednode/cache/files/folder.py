@@ -11,7 +11,6 @@ from pathlib import Path
 from weakref import finalize
 
 from fednode.cache.files.format import (
-    NUMBERS,
     VALUE_NAME,
     DamagedFile,
     FileHeader,
@@ -80,8 +79,6 @@ class CacheFolder:
 
     def next_number(self) -> int:
         """A number above that of every file here."""
-        if self._number + 1 >= NUMBERS:
-            raise StoreError(f"the cache folder {self.path} has used up its file numbers; empty it")
         self._number += 1
         return self._number
 
@@ -132,9 +129,9 @@ class CacheFolder:
             elif VALUE_NAME.fullmatch(name):
                 by_key.setdefault(stem_of(name), []).append(name)
         found = [self._newest(sorted(names)) for names in by_key.values()]
-        numbers = (number_of(name) for names in by_key.values() for name in names)
-        self._number = max((number for number in numbers if number < NUMBERS), default=0)
         headers = [header for header, _ in found if header is not None]
+        left = [*(header.name for header in headers), *(name for names in self._stale.values() for name in names)]
+        self._number = max(map(number_of, left), default=0)
         return sorted(headers, key=lambda header: header.number), sum(damaged for _, damaged in found)
 
     def _newest(self, names: list[str]) -> tuple[FileHeader | None, int]:
@@ -144,17 +141,15 @@ class CacheFolder:
         """
         with disk_errors("read", self.path):
             withdrawn = [name for name in names if is_withdrawn(self.path / name)]
-        # no file of ours has such a number, and none could follow it
-        forged = [name for name in names if number_of(name) >= NUMBERS and name not in withdrawn]
-        standing = [name for name in names if name not in withdrawn and name not in forged]
-        stale, damaged, header = [*withdrawn, *forged, *standing[:-1]], len(forged), None
+        standing = [name for name in names if name not in withdrawn]
+        stale, damaged, header = [*withdrawn, *standing[:-1]], 0, None
         if standing:
             path = self.path / standing[-1]
             try:
                 with disk_errors("read", path), open_value(path) as file:
                     header = FileHeader.read(file, path.name)
             except DamagedFile:
-                damaged += 1
+                damaged = 1
                 stale.append(path.name)
         stem = stem_of(names[0])
         self._stale[stem] = stale

@@ -4,7 +4,6 @@ A file's name is the SHA-256 of its key and a running number. Of two files of a 
 that file is marked as withdrawn. Seal and digest find damage, not forgery: updates are sealed before they come here.
 """
 
-import math
 import os
 import re
 import stat
@@ -18,8 +17,6 @@ from fednode.cache.backend import Value
 from fednode.cache.values.codec import decode
 
 VALUE_NAME: Final = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
-NUMBERS: Final = 1 << 63
-"""All numbers are below this. A forged higher one could leave no number for the next file."""
 
 _MAGIC: Final = b"FNvalue2"
 _WITHDRAWN: Final = b"FNwithdrawn"
@@ -74,13 +71,7 @@ class FileHeader:
         key, seal = file.read(key_size), file.read(_SEAL)
         if sha256(fixed + key).digest() != seal or _name(key, number) != name:
             raise DamagedFile
-        if math.isnan(ttl) or math.isnan(expires_at):
-            raise DamagedFile
-        try:
-            text = key.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise DamagedFile from error
-        return cls(text, number, ttl, expires_at, encoded, size, pinned == 1, digest)
+        return cls(key.decode("utf-8", "surrogatepass"), number, ttl, expires_at, encoded, size, pinned == 1, digest)
 
 
 def open_value(path: Path) -> BinaryIO:

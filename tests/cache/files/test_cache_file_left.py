@@ -155,33 +155,3 @@ def test_a_folder_that_was_moved_or_replaced_is_refused_in_one_sentence(tmp_path
     away.rename(folder)
     backend.set("key", b"back", None)
     assert backend.get("key") == b"back"
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_a_write_that_the_disk_refuses_costs_no_look_at_the_folder(
-    tmp_path: Path, written: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = opened(tmp_path)
-    backend.set("key", b"old", None)
-    looks, write, list_folder = [0], files.write_whole, Path.iterdir
-
-    def refuse(*given: object) -> None:
-        if written:
-            write(*given)  # type: ignore[arg-type]
-        raise StoreError("no space left")
-
-    def count(path: Path) -> Iterator[Path]:
-        looks[0] += 1
-        return list_folder(path)
-
-    monkeypatch.setattr("fednode.cache.files.backend.write_whole", refuse)
-    monkeypatch.setattr(Path, "iterdir", count)
-    for key in ("key", "new", "key"):
-        with pytest.raises(StoreError, match="no space"):
-            backend.set(key, b"lost", None)
-    assert (looks, backend.get("key"), backend.get("new")) == ([0], b"old", MISSING)
-    monkeypatch.undo()
-    assert held(backend) == (1, 3) and len(value_files(tmp_path)) == 1
-    backend.close()
-    with opened(tmp_path) as backend:
-        assert (backend.get("key"), backend.get("new")) == (b"old", MISSING)

