@@ -1,6 +1,6 @@
 """Row `exact`: small rounds in which anyone may drop: the opened sum must be the sum of exactly those who are in it.
 
-Drawn for each round: length, bits, committee, how many of the cohort arrive, who is struck out later, order and
+Drawn for each round: length, bits, committee, how many of the cohort arrive, who is excluded later, order and
 grouping of the additions, which holders answer. Boxes and signatures have no part in this.
 """
 

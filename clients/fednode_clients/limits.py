@@ -1,4 +1,4 @@
-"""A member's own limits: what it refuses, whatever the node asks."""
+"""A member's own limits, which hold whatever the node asks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -31,7 +31,7 @@ class MemberLimits:
     def configured(self, node: Mapping[str, object], run: Mapping[str, object], *, simulated: bool) -> "MemberLimits":
         """Return the limits that the node's own configuration sets; a run's can make the first three stricter.
 
-        A simulated member has no configuration of its own, so that of its run takes its place. Raises `ConfigError`.
+        For a simulated member, the run's configuration replaces the node's. Raises `ConfigError`.
         """
         for old, new in _RENAMED.items():
             if old in node:

@@ -1,4 +1,4 @@
-"""Which member this process is: found from its configuration, kept for the life of the process."""
+"""The members of this process, found from its configuration and kept for its life."""
 
 import logging
 import os
@@ -83,7 +83,7 @@ def shared_root(run: Config) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """What a member is made of. Only tests use other schemes or another `Rng`."""
+    """The parts of a member. Only tests use other schemes or another `Rng`."""
 
     schemes: Schemes = scheme
     rng: Callable[[], Rng] = SystemRng
@@ -110,7 +110,7 @@ def storage_fault(error: StoreError) -> PeerFault:
     reason = cause.strerror if isinstance(cause, OSError) else None
     return PeerFault(
         Reason.MEMBER_STORAGE,
-        f"the member's disk or key folder failed: {reason or 'what it holds is damaged'}; see its log",
+        f"the member's disk or key folder failed: {reason or 'its content is damaged'}; see its log",
     )
 
 

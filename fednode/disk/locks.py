@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def open_folder(folder: Path) -> int:
-    """Return a descriptor of the folder itself, to lock: unlike a lock file, nobody deletes it by mistake.
+    """Return a descriptor of the folder itself, to lock: unlike a lock file, it is not deleted by mistake.
 
     Raises `OSError`.
     """

@@ -1,7 +1,7 @@
 """Temporary files of `write_whole` that a crash left: they may hold a secret, and nothing reads them again.
 
-A writer holds a shared lock on the folder while it writes; the kernel frees it if the writer dies. So whoever gets the
-folder's exclusive lock knows that every temporary file in it belongs to no living process.
+A writer holds a shared lock on the folder; the kernel frees it if the writer dies. So the holder of the folder's
+exclusive lock knows that no temporary file in it belongs to a living process.
 """
 
 import re
@@ -23,7 +23,7 @@ def writing_in(folder: Path) -> Iterator[None]:
 def sweep_temp_files(folder: Path, targets: re.Pattern[str]) -> None:
     """Remove temporary files whose target name matches `targets`, unless somebody is writing in `folder`.
 
-    What cannot be locked or removed stays: it is in nobody's way.
+    Files that cannot be removed stay; they do no harm.
     """
     with suppress(OSError), try_locked(open_folder(folder)) as alone:
         for file in folder.iterdir() if alone else ():

@@ -9,6 +9,7 @@ which at most 28 vary; two secrets with the same fold give the same mask.
 import base64
 import inspect
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,29 +23,22 @@ from fednode_crypto.identity import BoxKey, SigningKey
 INSTANCES = 200
 
 
-class Spy:
-    """Notes what the operating system gave, and what the cipher was keyed with."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.given: list[bytes] = []
-        self.keys: list[tuple[bytes, bytes]] = []
-        urandom, aes_ctr = os.urandom, system_rng.aes_ctr
-
-        def noted(count: int) -> bytes:
-            self.given.append(urandom(count))
-            return self.given[-1]
-
-        def keyed(key: bytes, nonce: bytes):
-            self.keys.append((key, nonce))
-            return aes_ctr(key, nonce)
-
-        monkeypatch.setattr("fednode_crypto.system_rng.os.urandom", noted)
-        monkeypatch.setattr("fednode_crypto.system_rng.aes_ctr", keyed)
-
-
 @pytest.fixture
 def spy(monkeypatch):
-    return Spy(monkeypatch)
+    """`given` by the operating system, and the `keys` and nonces of the cipher."""
+    noted, urandom, aes_ctr = SimpleNamespace(given=[], keys=[]), os.urandom, system_rng.aes_ctr
+
+    def given(count: int) -> bytes:
+        noted.given.append(urandom(count))
+        return noted.given[-1]
+
+    def keyed(key: bytes, nonce: bytes):
+        noted.keys.append((key, nonce))
+        return aes_ctr(key, nonce)
+
+    monkeypatch.setattr("fednode_crypto.system_rng.os.urandom", given)
+    monkeypatch.setattr("fednode_crypto.system_rng.aes_ctr", keyed)
+    return noted
 
 
 def bits_of(values: list[bytes]) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from kit import cohort as kit
 from kit.crypto.algebra import unmasked
-from kit.crypto.attacker import LyingNode, envelope, must_refuse, real_cohort
+from kit.crypto.attacker import envelope, must_refuse, real_cohort
 from kit.crypto.committee import CONTEXT, updates_for
 from kit.crypto.insecure import InsecureRng
 from kit.history.judging import judge
@@ -64,7 +64,7 @@ def test_a_round_whose_bytes_are_gone_is_not_sealed_again(ring):
     for _ in range(2):
         client = ring.cohort.client("client-1")
         must_refuse(lambda c=client: judge(c, ring.spec, ring.parts), "second-spec")
-        must_refuse(lambda c=client: c.answer(ring.spec, learned(ring, "client-1")), "no-consent")
+        must_refuse(lambda c=client: c.answer(ring.spec, ring.learned("client-1")), "no-consent")
         ring.cohort.restart("client-1")
 
 
@@ -98,7 +98,3 @@ def test_two_processes_of_a_client_seal_one_update_between_them(tmp_path):
     cohort.tell("client-1", together)
     assert cohort.begun().run_round(1).cause == ""
     assert told[0] == told[1] and len(cohort.folder("client-1").audit_log.entries()) == 1
-
-
-def learned(node: LyingNode, name: str) -> kit.FakeSum:
-    return kit.FakeSum(node.cohort.learned[name], node.cohort.size.records)

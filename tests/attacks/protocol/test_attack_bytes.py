@@ -81,7 +81,6 @@ def test_cut_and_padded_updates_are_found():
 def test_control_without_the_signature_a_flip_in_the_head_passes(monkeypatch):
     monkeypatch.setattr(Signed, "verified", lambda *_: None)
     passed = [at for at in range(len(SMALL) - 32) if verdict(redigested(flipped(SMALL, at))) == ""]
-    # the signature itself, and whatever of the head is still one when a bit is turned
     assert len(passed) > 64
 
 
@@ -202,7 +201,7 @@ def test_a_roster_of_heads_that_are_no_updates_is_refused_at_the_first(ring, par
     many = join_parts({f"{n:06d}": heads[0].to_bytes() for n in range(ring.spec.sum_params.summands + 1)})
     parsed.clear()
     assert reason_of(ring.cohort, "holder-1", spec_frame("confirm", ring.spec, {"roster": many})) == "too-many"
-    # the header of the request, twice, the identity, and the answer as the test reads it: no head
+    # the request's header, twice, the identity, and the answer: no head
     assert len(parsed) <= 5
 
 
@@ -240,27 +239,20 @@ def test_control_the_bomb_is_one():
 
 @pytest.mark.parametrize("size", [97, 4_096])
 def test_seal_bytes_are_unpacked_no_further_than_they_may_go(size):
-    bomb = sealed_bomb()
-    with pytest.raises(RuntimeError):
-        open_seal(bomb, size)
-    # zstd keeps a window of its own, which Python's count does not see; what Python gets is bounded
-    assert peak_of(lambda: open_seal(bomb, size)) < 1 << 19
+    # zstd's own window is not counted here; the bytes that Python gets are bounded
+    assert peak_of(lambda: open_seal(sealed_bomb(), size)) < 1 << 19
 
 
 @pytest.mark.parametrize("name", ["ring", "bfv"])
 def test_nothing_of_a_peer_is_ever_unpacked(name, monkeypatch):
     params = plan(name, Demand(dimension=20, summands=4, value_bound=900, holders=3, threshold=2))
     total = scheme(name).zero(params)
-
-    def never(*_arguments, **_options):
-        raise AssertionError("something was unpacked")
-
-    monkeypatch.setattr(zstandard, "ZstdDecompressor", never)
+    monkeypatch.delattr(zstandard, "ZstdDecompressor")
     filled = sealed_bomb() + bytes(params.payload_bytes)
     for payload in (BOMB, sealed_bomb(), filled[: params.payload_bytes - 1], filled):
         with pytest.raises(Tampered):
             total.absorb(payload)
-    # of the right size it is residues like any others, taken as they stand or out of range
+    # bytes of the right size are residues, in range or not
     try:
         total.absorb(filled[: params.payload_bytes])
         assert total.count == 1

@@ -11,6 +11,7 @@ answer answer twice, which gives one client's update (docs/threats.md); without 
 import shutil
 import threading
 from contextlib import nullcontext, suppress
+from itertools import product
 
 import numpy as np
 import pytest
@@ -94,9 +95,8 @@ def asked_at_once(node: LyingNode, monkeypatch, patience: float) -> list[str]:
 
     monkeypatch.setattr(Holder, "_answer", together)
     rosters = (node.names, node.names[1:])
-    for holder in node.holders if node.cohort.scheme.boxed else ():
-        for names in rosters:
-            node.corrupt_confirm(holder, names)
+    for holder, names in product(node.holders if node.cohort.scheme.boxed else (), rosters):
+        node.corrupt_confirm(holder, names)
     threads = [threading.Thread(target=ask, args=case) for case in enumerate(rosters)]
     for thread in threads:
         thread.start()
@@ -135,10 +135,10 @@ LOSSES = {
 }
 
 
-def everything(node: LyingNode, names, task: str = kit.TASK) -> dict[str, bytes]:
-    """Every request that could get a holder to a second roster, or on to the next round."""
+def everything(node: LyingNode, names) -> dict[str, bytes]:
+    """Every request that could lead a holder to a second roster or to the next round."""
     return {
-        "box-key": key_request(task, 2),
+        "box-key": key_request(kit.TASK, 2),
         "confirm": spec_frame("confirm", node.spec, {"roster": roster_part(node.heads(names))}),
         "open": node.frame(node.heads(names), wanted(node, names)),
     }
@@ -158,12 +158,11 @@ def test_a_holder_whose_record_is_gone_takes_no_further_step(ring, loss, step):
     loss(folder.path / "record.jsonl", before)
     ring.cohort.restart("holder-1")
     frames = [frame for names in (ring.names, ring.names[1:]) for frame in everything(ring, names).values()]
-    # task, box-key, boxes: whatever it was asked before
     before_it = {frame_kind(request.frame): request.frame for name, request in ring.cohort.sent if name == "holder-1"}
     assert {"task", "box-key", "boxes"} <= set(before_it)
     for frame in (*frames, *(frame for kind, frame in before_it.items() if kind != "close")):
         assert reason_of(ring.cohort, "holder-1", frame) == "member-storage"
-    # to destroy what could be opened is right even then
+    # destroying the key is right even then
     assert reason_of(ring.cohort, "holder-1", close_request(kit.TASK, 1)) == ""
 
 
@@ -205,7 +204,7 @@ def test_keys_and_boxes_of_an_opened_round_are_gone(ring):
         before = ring.cohort.folder(holder).state.get(f"box-key/{kit.TASK}")
         ring.opened_by(holder, ring.names)
         assert reason_of(ring.cohort, holder, key_request(kit.TASK, 1)) == "already-opened"
-        kept = b"".join(path.read_bytes() for path in ring.cohort.folder(holder).path.rglob("*") if path.is_file())
+        kept = b"".join(file.read_bytes() for file in ring.cohort.folder(holder).path.rglob("*") if file.is_file())
         assert before[8:] not in kept and before[8:].hex().encode() not in kept
 
 

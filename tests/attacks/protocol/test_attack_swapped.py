@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kit import cohort as kit
 from kit.cohort import TASK, opened_sum
-from kit.crypto.attacker import LyingNode, envelope, must_refuse, real_cohort, reason_of
+from kit.crypto.attacker import LyingNode, asked, envelope, must_refuse, real_cohort, reason_of
 from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
 from kit.history.judging import judge
 
@@ -36,11 +36,8 @@ def next_round(node: LyingNode, parts: dict[str, bytes]) -> RoundSpec:
 
 
 def fresh_keys(node: LyingNode) -> dict[str, bytes]:
-    found = {}
-    for holder in node.cohort.cohort.holders:
-        request = kit.Request("query", "keys", key_request(TASK, node.spec.round + 1))
-        found[f"box-key-{holder.point}"] = node.cohort.speak(holder.name, request)
-    return found
+    request = kit.Request("query", "keys", key_request(TASK, node.spec.round + 1))
+    return {f"box-key-{h.point}": node.cohort.speak(h.name, request) for h in node.cohort.cohort.holders}
 
 
 def judged(node: LyingNode, parts: dict[str, bytes]):
@@ -97,8 +94,7 @@ def test_control_unchecked_a_client_boxes_for_the_nodes_key(ring, monkeypatch):
     assert judged(ring, parts) is None
     spec = next_round(ring, parts)
     ring.cohort.speaking = "client-1"
-    sum_of_one = kit.FakeSum(ring.cohort.learned["client-1"], ring.cohort.size.records)
-    update = envelope(ring.cohort.client("client-1").answer(spec, sum_of_one))
+    update = envelope(ring.cohort.client("client-1").answer(spec, ring.learned("client-1")))
     holder = ring.cohort.cohort.member("holder-2")
     share = open_box(mine, update.attached[box_name(2)], box_context(spec.digest(), "client-1", holder))
     assert len(share) == spec.sum_params.share_bytes
@@ -138,7 +134,7 @@ def copying(*, boxes: bool):
     return conduct
 
 
-def test_a_copied_update_with_its_boxes_is_struck_from_the_roster(tmp_path):
+def test_a_copied_update_with_its_boxes_is_excluded_from_the_roster(tmp_path):
     """No box of A opens as B's, so the holders name B."""
     cohort = real_cohort(tmp_path)
     cohort.tell("client-4", copying(boxes=True))
@@ -228,7 +224,7 @@ def test_a_thief_gains_nothing_with_the_whole_envelope(ring):
     heads = [stolen.signed, *ring.heads(["client-1", "client-3", "client-4"])]
     boxes = {name: ring.updates[name].attached["box-1"] for name in ("client-1", "client-3", "client-4")}
     frame = boxes_frame(ring, {**boxes, "client-2": stolen.attached["box-1"]}, heads)
-    said = envelope(ring.cohort.speak("holder-1", kit.Request("query", "t", frame)))
+    said = asked(ring.cohort, "holder-1", frame)
     assert said.head.kind == "checked" and b'"client-2"' in said.body and b'"client-1"' not in said.body
     assert reason_of(ring.cohort, "holder-1", ring.frame(heads)) == "not-confirmed"
     ring.updates["client-2"] = stolen

@@ -59,7 +59,7 @@ def sealed_for(node: LyingNode, name: str, spec: RoundSpec) -> bytes:
     client = node.cohort.client(name)
     node.cohort.speaking = name
     assert judge(client, spec, node.parts) is None
-    return client.answer(spec, kit.FakeSum(node.cohort.learned[name], node.cohort.size.records))
+    return client.answer(spec, node.learned(name))
 
 
 def test_another_model_for_one_client(node):
@@ -95,12 +95,10 @@ def second(tmp_path):
 
 def test_an_honest_node_rejects_last_rounds_update(tmp_path):
     cohort = real_cohort(tmp_path)
+    cohort.tell("client-4", kit.stale, rounds={2})
     driver = cohort.begun()
     assert driver.run_round(1).cause == ""
-    cohort.tell("client-4", kit.stale)
-    outcome = driver.run_round(2)
-    assert outcome.cause == "" and "client-4" not in outcome.survivors
-    assert [name for name, _ in outcome.rejected + outcome.discarded] == ["client-4"]
+    check_rejected(driver.run_round(2), "client-4")
 
 
 def test_a_roster_with_last_rounds_update_is_refused(second):
@@ -212,12 +210,15 @@ def test_less_than_two_thirds_of_the_holders_is_no_threshold(ring, threshold):
 def test_an_answer_for_another_spec_does_not_reach_the_sum(tmp_path):
     cohort = real_cohort(tmp_path)
     cohort.tell("client-2", for_another_spec)
-    outcome = cohort.begun().run_round(1)
-    assert outcome.cause == "" and "client-2" not in outcome.survivors
-    assert [name for name, _ in outcome.rejected + outcome.discarded] == ["client-2"]
+    check_rejected(cohort.begun().run_round(1), "client-2")
+
+
+def check_rejected(outcome, client: str) -> None:
+    assert outcome.cause == "" and client not in outcome.survivors
+    assert [name for name, _ in outcome.rejected + outcome.discarded] == [client]
 
 
 def for_another_spec(cohort, name, request):
-    told = envelope(cohort.speak(name, request))
-    topic = Topic(told.head.task, told.head.round + 1, bytes(32))
-    return [cohort.folder(name).signer.write("update", topic, told.body, attached=told.attached).to_bytes()]
+    own = envelope(cohort.speak(name, request))
+    topic = Topic(own.head.task, own.head.round + 1, bytes(32))
+    return [cohort.folder(name).signer.write("update", topic, own.body, attached=own.attached).to_bytes()]

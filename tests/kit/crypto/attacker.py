@@ -18,6 +18,7 @@ from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import read_spec, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import digest
+from fednode_clients.client.model_copy import Chunks
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import SealedSum, scheme
 
@@ -39,18 +40,19 @@ def envelope(frame: bytes) -> Envelope:
     return Envelope.from_bytes(frame, MOST, MOST)
 
 
-def asked(cohort: FakeCohort, name: str, frame: bytes) -> Envelope:
-    """What `name` says to any frame; raises `Refused` with its reason when that is no."""
-    said = envelope(cohort.speak(name, Request("query", "a lie", frame)))
+def asked(cohort: FakeCohort, name: str, frame: bytes, chunks: Chunks | None = None) -> Envelope:
+    """The answer of `name` to any frame, in training if there are chunks; raises `Refused` with its reason."""
+    request = Request("query", "a lie", frame) if chunks is None else Request("train", "a lie", frame, chunks)
+    said = envelope(cohort.speak(name, request))
     if said.head.kind == "refusal":
         raise Refused(said.about.text("reason", 64))
     return said
 
 
-def reason_of(cohort: FakeCohort, name: str, frame: bytes) -> str:
-    """Why `name` refuses; "" when it does not."""
+def reason_of(cohort: FakeCohort, name: str, frame: bytes, chunks: Chunks | None = None) -> str:
+    """Why `name` refuses; "" if it does not."""
     try:
-        asked(cohort, name, frame)
+        asked(cohort, name, frame, chunks)
     except Refused as refusal:
         return str(refusal)
     return ""
@@ -74,6 +76,9 @@ class LyingNode:
     @property
     def holders(self) -> tuple[str, ...]:
         return self.cohort.size.holder_names
+
+    def learned(self, name: str) -> kit.FakeSum:
+        return kit.FakeSum(self.cohort.learned[name], self.cohort.size.records)
 
     def heads(self, names: Collection[str]) -> list[Signed]:
         return [self.updates[name].signed for name in names]
