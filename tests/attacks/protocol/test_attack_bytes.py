@@ -53,9 +53,6 @@ def verdict(frame: bytes) -> str:
     return ""
 
 
-# --- flips
-
-
 def test_a_flip_of_any_byte_of_a_small_update_is_found():
     assert verdict(SMALL) == ""
     for at in range(len(SMALL)):

@@ -228,9 +228,6 @@ def test_a_round_that_is_past_gets_no_key_and_the_next_round_another(ring):
         ring.opened_by("holder-1", ring.names)
 
 
-# --- control
-
-
 def test_control_a_restored_backup_answers_twice_and_gives_one_update(ring):
     keys, backup = ring.cohort.root / "keys", ring.cohort.root / "backup"
     shutil.copytree(keys, backup)

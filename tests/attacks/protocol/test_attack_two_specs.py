@@ -34,9 +34,6 @@ OTHERS = {
 }
 
 
-# --- two specs, two models
-
-
 @pytest.mark.parametrize("what", OTHERS)
 def test_a_client_seals_one_spec_a_round(node, what):
     other = OTHERS[what](node.spec)
