@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fednode.disk.private_folder import make_private, require_private
+from fednode.disk.private_folder import claim_private
 from fednode.members import member_names
 from fednode.observer import Progress
 from fednode.protocol.cohort import Cohort
@@ -16,8 +16,7 @@ HOW_ENROLLED = "all keys were made by this run on one machine, for this run alon
 def enrol_simulation(root: Path, clients: int, holders: int, progress: Progress = lambda *_: None) -> Cohort:
     """Make key folders for all members under `root`, and the signed cohort. Raises `StoreError` or `ConfigError`."""
     enrolment_key = SigningKey.generate()
-    make_private(root, SET_KEY_ROOT)
-    require_private(root, SET_KEY_ROOT)
+    claim_private(root, SET_KEY_ROOT)
     names = member_names("client", clients) + member_names("holder", holders)
     folders: dict[str, KeyFolder] = {}
     for name in names:

@@ -28,7 +28,7 @@ from fednode.assemble.study import Arrays, Evaluator, Workload, find_study
 from fednode.clock import SystemClock
 from fednode.disk.atomic import write_whole
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder_at
-from fednode.disk.private_folder import make_private, require_private
+from fednode.disk.private_folder import claim_private, require_private
 from fednode.errors import ConfigError, PeerFault
 from fednode.observer import StopFlag, Unfailing
 from fednode.protocol.cohort import Cohort
@@ -145,7 +145,7 @@ def simulated_keys(flower_run: int, config: RunConfig) -> Iterator[Path]:
     keys, shared = key_root(flower_run, config), shared_root(config)
     if shared is not None:
         require_private(shared, SET_KEY_ROOT)
-        make_private(shared, SET_KEY_ROOT)
+        claim_private(shared, SET_KEY_ROOT)
         remove_abandoned("", shared)
     with temporary_folder_at(keys):
         yield keys

@@ -112,7 +112,8 @@ def _is_locked(folder: Path) -> bool:
 def _lock(folder: Path) -> int | None:
     """The locked descriptor of the folder at this path; None if another holds the lock or it is gone."""
     try:
-        descriptor = open_folder(folder)
+        # a link is not followed: what is behind it would be removed at the end
+        descriptor = open_folder(folder, os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:

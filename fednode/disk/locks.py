@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def open_folder(folder: Path) -> int:
+def open_folder(folder: Path, flags: int = 0) -> int:
     """Return a descriptor of the folder itself, to lock: unlike a lock file, it is not deleted by mistake.
 
     Raises `OSError`.
     """
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | flags)
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:

@@ -9,18 +9,33 @@ from fednode.errors import ConfigError, StoreError
 
 
 def make_private(folder: Path, remedy: str = "choose another folder") -> None:
-    """Make `folder` and the missing folders above it durably, and set its mode to 0700.
+    """Make `folder` and the missing folders above it durably, and set its own mode to 0700.
 
-    Raises `StoreError` with `remedy`, for instance if the folder belongs to another user.
+    A symbolic link to a folder is followed. Raises `StoreError` with `remedy`, for instance if the folder belongs to
+    another user.
     """
     try:
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
-            place.mkdir(mode=0o700, exist_ok=True)
+            place.mkdir(mode=0o700 if place == folder else 0o777, exist_ok=True)
             sync_folder(place.parent)
         folder.chmod(0o700)
     except OSError as error:
         raise StoreError(f"could not make {folder} private: {error.strerror}; {remedy}") from error
+
+
+def claim_private(folder: Path, remedy: str) -> None:
+    """As `make_private`, for a folder whose name others can guess: a symbolic link is refused, never followed."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(descriptor, 0o700)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"could not make {folder} private: {error.strerror}; {remedy}") from error
+    require_private(folder, remedy)
 
 
 def require_private(folder: Path, remedy: str) -> None:
