@@ -30,9 +30,6 @@ class _ForkedLock:
     def acquire(self, *_: object, **__: object) -> NoReturn:
         raise UsedAfterFork
 
-    def locked(self) -> NoReturn:
-        raise UsedAfterFork
-
 
 _owners: Final[WeakKeyDictionary[object, tuple[tuple[str, ...], Callable[[], object] | None]]] = WeakKeyDictionary()
 

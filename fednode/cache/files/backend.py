@@ -255,9 +255,8 @@ class FileBackend:
             # the limits were lowered since the value was measured
             index.refusals += 1
             raise TooLarge(size, index.limits.value_bytes)
-        if index.fits(key, size):
-            return
-        self._sweep()
+        if not index.fits(key, size):
+            self._sweep()
         if index.fits(key, size):
             return
         if self._when_full is WhenFull.REFUSE or not index.fits_beside_pins({key: size}):

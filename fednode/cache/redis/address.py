@@ -113,7 +113,7 @@ class Names:
     namespace: str
 
     def __post_init__(self) -> None:
-        if not _NAMESPACE.fullmatch(self.namespace):
+        if not is_namespace(self.namespace):
             raise ConfigError("a cache namespace has 1 to 64 characters of A-Z a-z 0-9 _ . -; choose such a name")
 
     @property
@@ -154,6 +154,11 @@ class Names:
             return None
         # another program may have written a name that we would encode differently
         return key if self.record(key) == record else None
+
+
+def is_namespace(name: str) -> bool:
+    """Whether a namespace may have this name."""
+    return _NAMESPACE.fullmatch(name) is not None
 
 
 def _quoted(key: str) -> bytes:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Final, Self
 
@@ -144,19 +144,33 @@ class RedisBackend:
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """As `CacheBackend.set`; whole on the server when this returns. Raises `StoreFull`."""
-        check_key(key)
-        self._set_all({key: value}, ttl)
+        self._set(key, value, check_ttl(ttl), pinned=False)
 
     def set_many(self, items: Mapping[str, Value], ttl: float | None) -> None:
         """As `CacheBackend.set_many`; small values are sent together."""
         check_items(items)
-        self._set_all(items, ttl)
+        ttl = check_ttl(ttl)
+        batch: list[PreparedWrite] = []
+        waiting = 0
+        try:
+            for key, value in items.items():
+                write = self._prepared(key, value, ttl, pinned=False)
+                alone = bool(write.cut.pieces) or not self._link.batches
+                if alone:
+                    self._flush(batch, ttl)
+                self._index.admit(key, write.entry, self._clock.now())
+                batch.append(write)
+                waiting += write.cut.manifest.size
+                if alone or len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
+                    self._flush(batch, ttl)
+                    waiting = 0
+        finally:
+            self._flush(batch, ttl)
 
     def pin(self, key: str, value: Value) -> None:
         """As `CacheBackend.pin`. Raises `ConfigError` for a server that could evict, `StoreFull` for a full one."""
         self._eviction.require()
-        check_key(key)
-        self._set_all({key: value}, None, pinned=True)
+        self._set(key, value, None, pinned=True)
 
     def delete(self, key: str) -> bool:
         """As `CacheBackend.delete`. If the connection breaks meanwhile, False may be wrong."""
@@ -254,24 +268,10 @@ class RedisBackend:
             self._index.refused()
             raise
 
-    def _set_all(self, items: Mapping[str, Value], ttl: float | None, *, pinned: bool = False) -> None:
-        ttl = check_ttl(ttl)
-        batch: list[PreparedWrite] = []
-        waiting = 0
-        try:
-            for key, value in items.items():
-                write = self._prepared(key, value, ttl, pinned=pinned)
-                alone = bool(write.cut.pieces) or not self._link.batches
-                if alone:
-                    self._flush(batch, ttl)
-                self._index.admit(key, write.entry, self._clock.now())
-                batch.append(write)
-                waiting += write.cut.manifest.size
-                if alone or len(batch) >= _BATCH // 2 or waiting > _BATCH_BYTES:
-                    self._flush(batch, ttl)
-                    waiting = 0
-        finally:
-            self._flush(batch, ttl)
+    def _set(self, key: str, value: Value, ttl: float | None, *, pinned: bool) -> None:
+        write = self._prepared(key, value, ttl, pinned=pinned)
+        self._index.admit(key, write.entry, self._clock.now())
+        self._store([write], ttl)
 
     def _flush(self, batch: list[PreparedWrite], ttl: float | None) -> None:
         """Store the values in `batch` and empty it."""
@@ -283,8 +283,9 @@ class RedisBackend:
     def _store(self, writes: Sequence[PreparedWrite], ttl: float | None) -> None:
         """Store these together, or if the server has no room for all, one by one up to the first refusal."""
         numbers = sorted({hash(one.key) % _STRIPES for one in writes})
+        stripes = [self._stripes[number] for number in numbers]
         try:
-            with self._all_of(self._stripes[number] for number in numbers):
+            with stripes[0] if len(stripes) == 1 else self._all_of(stripes):
                 self._values.write(writes, [self._index.entry(one.key) for one in writes], ttl)
                 for one in writes:
                     self._index.note(one.key, one.entry)
@@ -301,10 +302,15 @@ class RedisBackend:
     @contextmanager
     def _all_of(self, stripes: Iterable[Lock]) -> Iterator[None]:
         """Hold these stripes for the block. They are taken in the order of `_stripes`, so no two calls deadlock."""
-        with ExitStack() as held:
+        held: list[Lock] = []
+        try:
             for stripe in stripes:
-                held.enter_context(stripe)
+                stripe.acquire()
+                held.append(stripe)
             yield
+        finally:
+            for stripe in held:
+                stripe.release()
 
     def _stripe(self, key: str) -> Lock:
         return self._stripes[hash(key) % _STRIPES]

@@ -5,7 +5,7 @@ that no answer is ever taken for that of another command.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +33,7 @@ class Link:
         self._lock = Lock()
         self._made: Exchanges | Cluster | None = None
         self._closed = False
+        self._translated = _Translated(str(address), options)
         refuse_after_fork(self, "_lock")
 
     @property
@@ -89,7 +90,7 @@ class Link:
         if self._address.cluster:
             raise StoreError("a near cache cannot follow a cluster; its copies expire after unfollowed_ttl")
         self.require_open()
-        return Tracking(self._address, self._options, prefix)
+        return Tracking(self._address, self._options, prefix, self._translated)
 
     def _attempted(self, action: Callable[[], _T]) -> _T:
         for pause in self._options.pauses:
@@ -100,7 +101,7 @@ class Link:
         return action()
 
     def _scanned(self, node: Exchanges, cursor: int, pattern: bytes) -> tuple[int, list[bytes]]:
-        with self._translated():
+        with self._translated:
             (reply,) = node.exchange([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
             following, names = _checked(reply)
         return int(following), names
@@ -108,7 +109,7 @@ class Link:
     def _memory_of(self, node: Exchanges) -> dict[str, str]:
         from fednode.cache.redis.redis_py import may_not_run
 
-        with self._translated():
+        with self._translated:
             for command, read in ((("INFO", "memory"), _info), (("CONFIG", "GET", "maxmemory*"), _pairs)):
                 (reply,) = node.exchange([command])
                 if not may_not_run(reply):
@@ -116,26 +117,38 @@ class Link:
         return {}
 
     def _once(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
-        with self._translated():
+        with self._translated:
             return [_checked(reply) for reply in self._server().run(commands, atomic=atomic)]
 
     def _nodes(self) -> list[Exchanges]:
-        with self._translated():
+        with self._translated:
             return self._server().nodes()
 
     def _server(self) -> "Exchanges | Cluster":
-        from fednode.cache.redis.redis_py import connect
-
         with self._lock:
             self.require_open()
             if self._made is None:
+                from fednode.cache.redis.redis_py import connect
+
                 self._made = connect(self._address, self._options)
             return self._made
 
-    def _translated(self) -> AbstractContextManager[None]:
-        from fednode.cache.redis.redis_py import translated
 
-        return translated(str(self._address), self._options)
+class _Translated:
+    """Translates the errors of redis-py into ours, any number of times."""
+
+    def __init__(self, server: str, options: LinkOptions) -> None:
+        self._server, self._options = server, options
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            from fednode.cache.redis.redis_py import KNOWN, translation
+
+            if isinstance(error, KNOWN):
+                raise translation(error, self._server, self._options) from None
 
 
 def _checked(reply: Any) -> Any:

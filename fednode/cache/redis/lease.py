@@ -5,13 +5,13 @@ process extends. A mark without a lease belongs to a dead run. Keys of a run wit
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Final, Self
 
-from fednode.cache.redis.address import Names
+from fednode.cache.redis.address import Names, is_namespace
 from fednode.cache.redis.client import Link
-from fednode.errors import ConfigError, StoreError
+from fednode.errors import StoreError
 
 log = logging.getLogger("fednode.cache")
 
@@ -91,23 +91,11 @@ def sweep_dead(link: Link, parts: Sequence[str]) -> tuple[str, ...]:
     return dead
 
 
-def _marked(link: Link) -> Iterator[str]:
-    seen: set[str] = set()
-    for names in link.scan(_mark("*")):
-        for name in names:
-            run = name.decode(errors="replace")[len(_PREFIX) : -len(_MARK)]
-            if run not in seen and _is_run(run):
-                seen.add(run)
-                yield run
-
-
-def _is_run(name: str) -> bool:
+def _marked(link: Link) -> list[str]:
+    found = {name.decode(errors="replace") for names in link.scan(_mark("*")) for name in names}
+    runs = sorted(name[len(_PREFIX) : -len(_MARK)] for name in found)
     # another name might make a pattern that matches other keys
-    try:
-        Names(f"{_PREFIX}{name}")
-    except ConfigError:
-        return False
-    return bool(name)
+    return [run for run in runs if run and is_namespace(f"{_PREFIX}{run}")]
 
 
 def _mark(run: str) -> bytes:

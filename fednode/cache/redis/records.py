@@ -152,7 +152,8 @@ class RedisValues:
         fresh = [self._pieces(one.key, one.cut.manifest) for one in writes]
         try:
             for names, one in zip(fresh, writes, strict=True):
-                self._send_pieces(names, one.cut)
+                if names:
+                    self._send_pieces(names, one.cut)
         except StoreError:
             self._unlink(fresh)
             raise
@@ -227,7 +228,7 @@ class RedisValues:
         return [("GETRANGE", name, size - 1, size) for name, size in zip(names, manifest.lengths, strict=True)]
 
     def _pieces(self, key: str, written: WrittenEntry | Manifest | None) -> list[bytes]:
-        return [] if written is None else self.names.pieces(key, written.generation, written.count)
+        return self.names.pieces(key, written.generation, written.count) if written and written.count else []
 
     def _ask(self, key: str) -> Command:
         # not more than one value may have, whatever is stored there

@@ -1,7 +1,7 @@
 """The only module that knows redis-py; imported with the first connection. Its errors become one sentence."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import redis
@@ -14,8 +14,8 @@ from fednode.cache.redis.address import RedisAddress
 from fednode.cache.redis.connections import Command, Exchanges, LinkOptions, Unreachable
 from fednode.errors import StoreError
 
-# cluster errors are not RedisErrors; a host name that cannot be encoded is a UnicodeError
-_KNOWN = (known.RedisError, known.RedisClusterException, OSError, UnicodeError)
+KNOWN = (known.RedisError, known.RedisClusterException, OSError, UnicodeError)
+"""Errors of a connection: clusters have their own; a host name that cannot be encoded is a UnicodeError."""
 _REFUSED_USER = (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)
 _REDIRECTIONS = (
     known.ClusterDownError,
@@ -56,9 +56,11 @@ class Cluster:
 class Tracking:
     """Names that changed on the server, as they change. For one thread; `close` may come from another."""
 
-    def __init__(self, address: RedisAddress, options: LinkOptions, prefix: bytes) -> None:
-        self._server, self._options = str(address), options
-        with translated(self._server, options):
+    def __init__(
+        self, address: RedisAddress, options: LinkOptions, prefix: bytes, translated: AbstractContextManager[None]
+    ) -> None:
+        self._translated = translated
+        with translated:
             pool = client_of(address, options).connection_pool
             self._connection = pool.connection_class(**{**pool.connection_kwargs, "protocol": 3})
             try:
@@ -75,7 +77,7 @@ class Tracking:
 
         Raises `StoreError` if the connection is gone.
         """
-        with translated(self._server, self._options):
+        with self._translated:
             try:
                 message = self._connection.read_response(push_request=True, timeout=seconds, disconnect_on_error=False)
             except known.TimeoutError:
@@ -104,20 +106,12 @@ def may_not_run(reply: Any) -> bool:
     return isinstance(reply, known.NoPermissionError)
 
 
-@contextmanager
-def translated(server: str, options: LinkOptions) -> Iterator[None]:
-    """Translate the errors of redis-py into ours: one sentence, without the command."""
-    try:
-        yield
-    except _KNOWN as error:
-        raise _translation(error, server, options) from None
-
-
-def _translation(error: BaseException, server: str, options: LinkOptions) -> StoreError:
+def translation(error: BaseException, server: str, options: LinkOptions) -> StoreError:
+    """One of `KNOWN` as ours: one sentence, without the command."""
     if isinstance(error, known.RedisClusterException):
-        for cause, kinds in ((error.__cause__, _KNOWN), (error.__context__, _REFUSED_USER)):
+        for cause, kinds in ((error.__cause__, KNOWN), (error.__context__, _REFUSED_USER)):
             if isinstance(cause, kinds):
-                return _translation(cause, server, options)
+                return translation(cause, server, options)
         if "not enabled" in str(error):
             return StoreError(
                 f"the cache server {server} is in no cluster; give the address of a cluster node, or do not ask for a "
