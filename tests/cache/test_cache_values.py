@@ -1,6 +1,7 @@
 """Cached values: owned copies both ways, and their form as bytes under honest and hostile input."""
 
 import json
+import math
 import struct
 import subprocess
 import sys
@@ -419,3 +420,17 @@ def test_what_is_too_large_is_told_before_it_is_copied() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1 << 19
+
+
+def test_the_bits_of_a_nan_are_kept() -> None:
+    back = decode(encode([NAN, np.array([NAN])]))
+    assert isinstance(back, list)
+    assert struct.pack("<d", back[0]) == struct.pack("<d", NAN) == back[1].tobytes()
+    assert math.copysign(1.0, decode(encode(-0.0))) == -1.0  # type: ignore[arg-type]
+
+
+def test_two_readers_of_an_array_do_not_share_its_shape() -> None:
+    frozen = freeze(np.arange(6))
+    first: Any = thaw(frozen)
+    first.shape = (2, 3)
+    assert thaw(frozen).shape == (6,)  # type: ignore[attr-defined]

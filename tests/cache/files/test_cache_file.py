@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from fednode.cache import MISSING, Closed, Limits, StoreFull, WhenFull
 from fednode.cache.values.codec import encode
 from fednode.disk import atomic as files
 from fednode.errors import StoreError
-from fednode.stores import UpdateStore
+from fednode.stores import UpdateLost, UpdateStore
 
 MEGABYTES_3 = 3_000_000
 WHOLE = 120 + len(encode(b"sealed update"))
@@ -380,3 +381,28 @@ def test_a_pipe_in_place_of_a_value_is_a_damaged_miss_that_nobody_waits_for(tmp_
         assert backend.usage().damaged == while_open and held(backend) == (0, 0)
         backend.set("key", b"again", None)
         assert backend.get("key") == b"again"
+
+
+def test_a_file_that_the_system_cuts_short_leaves_the_old_value(tmp_path: Path) -> None:
+    backend = opened(tmp_path)
+    backend.set("key", b"old", None)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(StoreError, match="too large"):
+            backend.set("key", bytes(40_000), None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (backend.get("key"), len(value_files(tmp_path))) == (b"old", 1)
+
+
+def test_an_update_that_the_disk_lost_has_a_name_and_one_that_it_refused_may_come_again(tmp_path: Path) -> None:
+    store = UpdateStore(opened(tmp_path), retry_after=1.0)
+    with failing(os, "fsync", errno.ENOSPC), pytest.raises(StoreError, match="No space left"):
+        store.put("task", 1, "ann", b"sealed")
+    assert (store.ids(), store.get("task", 1, "ann")) == ((), MISSING)
+    store.put("task", 1, "ann", b"sealed")
+    path = value_files(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UpdateLost, match="ann in round 1"):
+        store.get("task", 1, "ann")
