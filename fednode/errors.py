@@ -3,7 +3,7 @@
 FednodeError
 +- PeerFault            what arrived is bad: counted under `reason`, the run goes on
 +- ConfigError      2   the settings cannot work; says which one and what to do
-+- DataError        3   the data, or the run looked for, are missing or unreadable
++- DataError        3   the data, the run or the key file looked for is missing or unreadable
 +- BudgetExhausted  4   the privacy budget does not hold what is asked
 +- TooFewSurvivors  5   fewer updates arrived than the round may open
 +- TooFewHolders    6   fewer key holders answered than it takes to open
@@ -41,7 +41,7 @@ class ConfigError(FednodeError):
 
 
 class DataError(FednodeError):
-    """The data are missing or unreadable: the sentence says where they come from."""
+    """What was named is missing or unreadable, data or a file: the sentence says where it comes from."""
 
     exit_code: ClassVar[int] = 3
 

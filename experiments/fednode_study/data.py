@@ -86,7 +86,7 @@ def load_support() -> Dataset:
     test: list[tuple[str, str]] = []
     for text, intent, is_test in support.messages():
         (test if is_test else train).append((text, intent))
-    return _dataset("support", train, test, SUPPORT_SOURCE)
+    return _dataset("support", train, test, SUPPORT_SOURCE, "support")
 
 
 def load_banking77(folder: Path | None) -> Dataset:
@@ -102,7 +102,7 @@ def load_banking77(folder: Path | None) -> Dataset:
             raise DataError(f"{folder / part} is missing. {fetch}")
     layout = CsvLayout(label="category", fixed=True)
     train, test = (read_rows(folder / part, layout) for part in ("train.csv", "test.csv"))
-    return _dataset("banking77", train, test, BANKING77_SOURCE)
+    return _dataset("banking77", train, test, BANKING77_SOURCE, folder)
 
 
 def load_csv(path: Path, layout: CsvLayout) -> Dataset:
@@ -121,7 +121,7 @@ def load_csv(path: Path, layout: CsvLayout) -> Dataset:
         held_out = min(len(rows) - 1, max(1, round(layout.test_share * len(rows))))
         test += [rows[i] for i in sorted(order[:held_out])]
         train += [rows[i] for i in sorted(order[held_out:])]
-    return _dataset(path.stem, train, test, f"{path.name}, given by the operator")
+    return _dataset(path.stem, train, test, f"{path.name}, given by the operator", path)
 
 
 def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
@@ -213,13 +213,15 @@ def _lot(seed: int, label: str, number: int) -> bytes:
     return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
 
 
-def _dataset(name: str, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]], source: str) -> Dataset:
+def _dataset(
+    name: str, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]], source: str, place: Path | str
+) -> Dataset:
     labels = tuple(sorted({label for _, label in train}))
     if len(labels) < 2:
-        raise DataError(f"{name} has one label only ({labels[0]!r}); a classifier needs two or more")
+        raise DataError(f"{place} has one label only ({labels[0]!r}); a classifier needs two or more")
     unknown = sorted({label for _, label in test} - set(labels))
     if unknown:
-        raise DataError(f"{name}: label {unknown[0]!r} is in the test part only; no client could learn it")
+        raise DataError(f"{place}: label {unknown[0]!r} is in the test part only; no client could learn it")
     number = {label: i for i, label in enumerate(labels)}
     return Dataset(name, labels, _split(train, number), _split(test, number), source)
 

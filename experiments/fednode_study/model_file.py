@@ -31,8 +31,11 @@ def scores(arrays: Mapping[str, NDArray[np.generic]], rows: NDArray[np.float32])
 
 
 def predict_texts(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
-    """Label and softmax share for each text. Raises `DataError` if there is no model, `ConfigError` if it takes no
-    texts."""
+    """Label and softmax share for each text. Raises `DataError` if there is no model or a text is blank, `ConfigError`
+    if the model takes no texts."""
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            raise DataError(f"text {number} is empty; write the message in quotes")
     arrays, labels, featuriser = _read(folder / MODEL_NAME)
     # bytes of an argument that are not UTF-8 come as lone surrogates, which no featuriser takes
     rows = featuriser.transform([text.encode("utf-8", "replace").decode() for text in texts])

@@ -26,17 +26,19 @@ class CustomerService:
         chosen = DataSettings.of(settings)
         dataset = load_dataset(chosen)
         if len(dataset.test) == 0:
-            raise DataError(f"{dataset.name} leaves no message to test the model on; give more messages of each label")
+            raise DataError(
+                f"{dataset.source}: no message is left to test the model on; give more messages of each label"
+            )
         width, labels = columns(chosen, dataset), len(dataset.labels)
         return Workload(
             layout=head_layout(width, labels),
             records=len(dataset.train),
             max_records=max(len(share) for share in deal(chosen, dataset)),
-            model=f"an intent classifier, a linear head on {width} features",
+            model=f"an intent classifier, a linear head on {width:,} features",
             dataset=dataset.name,
             source=dataset.source,
             labels=labels,
-            summary=f"{len(dataset.train)} training and {len(dataset.test)} test messages, {labels} intents",
+            summary=f"{len(dataset.train):,} training and {len(dataset.test):,} test messages, {labels:,} intents",
         )
 
     def evaluator(self, settings: RunSettings) -> "Experiment":
@@ -62,7 +64,7 @@ class CustomerService:
         return clipped_gradient_sum(model, rows, labels, clip)
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
-        """Label and probability for each text. Raises `DataError` or `ConfigError`."""
+        """Label and score for each text. Raises `DataError` or `ConfigError`."""
         from fednode_study.model_file import predict_texts
 
         return predict_texts(folder, texts)

@@ -35,7 +35,7 @@ def run(settings: RunSettings, observer: Observer, stop: StopFlag) -> "RunResult
 
 
 def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
-    """For each text the most likely label of the model in `folder`, and its probability."""
+    """For each text the most likely label of the model in `folder`, and its score, 0 to 1."""
     from fednode.assemble.study import find_study
 
     return find_study(_study_of(folder)).predict(folder, texts)

@@ -60,15 +60,16 @@ class Plan:
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
         exact = [bound(gaussian_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
         budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
-        slots = f"{params.blocks} blocks of {params.ring_degree} x {params.lanes} values of {params.lane_bits} bits"
+        slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
+        opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
         rows = {
             "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, 'record')}",
-            "model": f"{self.workload.model}, {params.dimension} parameters",
-            "rounds": f"{settings.rounds}, {settings.clients} clients, {settings.min_survivors} survivors at the least",
+            "model": f"{self.workload.model}, {params.dimension:,} parameters",
+            "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: one record",
             "reference": f"{exact[0]} and {exact[1]} by the exact Gaussian",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
-            "secure sum": f"{params.scheme}, {params.threshold} of {params.holders} holders open; {slots}",
+            "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),
             "rests on": STRENGTH[params.scheme],
             "bytes up": f"{params.upload_bytes:,} a sealed update, {params.upload_bytes / plain:.2f} x float32",
@@ -113,7 +114,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         optimiser=optimiser,
         failure=failure,
         warnings=(
-            *_warnings(settings, workload.records, terms),
+            *_warnings(settings, workload, terms),
             *committee_warnings(params),
             *cache_warnings(settings),
         ),
@@ -122,12 +123,10 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
 
 def _down(settings: RunSettings, plain: int) -> str:
     """The most that comes down, and what makes it less."""
+    most = f"at most {plain:,} a client a round, and the holders' keys"
     if settings.staleness:
-        return (
-            f"at most {plain:,} a client a round, and the holders' keys; none of the model to a client whose copy is "
-            f"at most {settings.staleness} versions old"
-        )
-    return f"at most {plain:,} a client a round, and the holders' keys; --staleness 1 or more would send the model less"
+        return f"{most}; none of the model to a client whose copy is at most {settings.staleness} versions old"
+    return f"{most}; --staleness 1 or more would send the model less, if members allow it (max-staleness)"
 
 
 def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> None:
@@ -174,15 +173,17 @@ def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParam
         raise ConfigError(f"the secure sum cannot carry this run: {error}") from error
 
 
-def _warnings(settings: RunSettings, records: int, terms: Terms) -> tuple[str, ...]:
-    found = []
+def _warnings(settings: RunSettings, workload: Workload, terms: Terms) -> tuple[str, ...]:
+    found, records, dimension = [], workload.records, workload.layout.dimension
     if settings.delta * records > 0.1:
-        found.append(f"delta {settings.delta:g} is large for {records} records: choose {0.05 / records:.1g} or less")
+        found.append(f"delta {settings.delta:g} is large for {records:,} records: choose {0.05 / records:.1g} or less")
     if settings.epsilon > 10:
         found.append(f"epsilon {settings.epsilon:g} is a weak promise; 1 to 8 is what others publish")
     if terms.noise_multiplier() > _LOUD_NOISE:
+        # rounding to the grid can move a record by more than the clip, and the noise covers that too
+        coarse = dimension**0.5 > terms.clip * 2.0**terms.grid_bits
         found.append(
-            f"the noise is {terms.noise_multiplier():.3g} x clip in each sum: expect a model that guesses; "
-            "raise epsilon or clip"
+            f"the noise is {terms.noise_multiplier():.3g} x clip in each sum: expect a model that guesses; raise "
+            f"{'clip, or ' if coarse else ''}epsilon, run fewer rounds or bring more records"
         )
     return tuple(found)

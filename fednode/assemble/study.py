@@ -72,7 +72,7 @@ class Study(Protocol):
         ...
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
-        """For each text the most likely label of the model in `folder`, and its probability."""
+        """For each text the most likely label of the model in `folder`, and its score, 0 to 1."""
         ...
 
 

@@ -19,18 +19,21 @@ cache_app = typer.Typer(
     no_args_is_help=True,
 )
 
-_Run = Annotated[
-    Path | None, typer.Argument(metavar="RUN", help=r"The folder of a running run \[default: the newest in ./runs].")
-]
+_RUN_HELP = "RUN is the folder of a running run; without it, the newest in ./runs."
+_Run = Annotated[Path | None, typer.Argument(metavar="RUN")]
 _Store = Annotated[str | None, typer.Option("--store", metavar="NAME", help="Only this store.")]
 
 
-@cache_app.command("stats")
+@cache_app.command("stats", epilog=_RUN_HELP)
 def stats_command(
     run: _Run = None,
     prometheus: Annotated[bool, typer.Option("--prometheus", help="As Prometheus reads it.")] = False,
 ) -> None:
-    """What each store holds, and its counts: hits, loads, evictions, expiries, refusals, invalidations."""
+    """What each store holds, and its counts: hits, loads, evictions, expiries, refusals, damaged, invalidations.
+
+    Refusals: values that found no room. Damaged: values that could not be read and were dropped. Invalidations: copies
+    of model chunks at clients that a new version replaced.
+    """
     from fednode.live.metrics import exposition
     from fednode.live.render import stats_lines
 
@@ -43,7 +46,7 @@ def stats_command(
         _say(line)
 
 
-@cache_app.command("get")
+@cache_app.command("get", epilog=_RUN_HELP)
 def get_command(
     key: Annotated[str, typer.Argument(metavar="KEY")],
     run: _Run = None,
@@ -71,7 +74,7 @@ def get_command(
             _say(f"saved as {out}")
 
 
-@cache_app.command("keys")
+@cache_app.command("keys", epilog=_RUN_HELP)
 def keys_command(
     run: _Run = None,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only keys that begin so.")] = "",
@@ -87,7 +90,7 @@ def keys_command(
         typer.echo(f"fednode: there are more than these {len(found.keys)}; give --limit or --prefix", err=True)
 
 
-@cache_app.command("tune")
+@cache_app.command("tune", epilog=_RUN_HELP)
 def tune_command(
     run: _Run = None,
     change: Annotated[

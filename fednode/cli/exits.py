@@ -13,12 +13,12 @@ CAUSES: Final[dict[int, str]] = {
     0: "the run ended as planned",
     UNEXPECTED: "unexpected error; its traceback is in run.log",
     USAGE: "a setting or a flag is not valid",
-    errors.DataError.exit_code: "the data, or the run that was named, cannot be found or read",
+    errors.DataError.exit_code: "the data, the run or the key file that was named cannot be found or read",
     errors.BudgetExhausted.exit_code: "the privacy budget is too small for what was asked",
     errors.TooFewSurvivors.exit_code: "too few updates arrived, or the cache had no room for them",
     errors.TooFewHolders.exit_code: "too few key holders answered",
     errors.OpeningRejected.exit_code: "the opened sum failed its check",
-    StoreError.exit_code: "a file, a disk, a key folder or a cache failed, or a ledger was changed",
+    StoreError.exit_code: "a file, a disk, a key folder or a cache failed, or a ledger or a cohort file was changed",
     errors.Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
 }
 """Every code that the command line ends with."""

@@ -99,7 +99,8 @@ def retire_command(
     """Close every task that a member's key folder knows, for good: it refuses them from then on.
 
     For a folder whose record is damaged, that was copied, that was restored from a backup, or that has taken its
-    max-tasks. Name tasks taken after the backup with --task. The member can still take new tasks.
+    max-tasks. It also closes the tasks of runs that are still going on, and cannot be undone. Name tasks taken after
+    the backup with --task. The member can still take new tasks.
     """
     from fednode.reports.figures import plural
     from fednode_clients.keyfolder.folder import KeyFolder
@@ -108,7 +109,7 @@ def retire_command(
     done = retire(KeyFolder.open(folder), task or ())
     typer.echo(f"{folder}: {plural(done.closed, 'task')} closed for good")
     for name in done.unknown:
-        typer.echo(f"{name} was not known here and is closed all the same: check its spelling against the run's")
+        typer.echo(f"{name} was unknown here and is closed too; check that the run's task has exactly this name")
 
 
 @keys_app.command("show")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fednode.disk.atomic import write_whole
 from fednode.disk.private_folder import make_private
-from fednode.errors import ConfigError, PeerFault
+from fednode.errors import ConfigError, DataError, PeerFault, StoreError
 from fednode.protocol.cohort import Cohort, Member
 from fednode.wire import canonical, parse
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE, PUBLIC_KIND, SECRET_KIND, write_enrolment_public
@@ -38,7 +38,7 @@ def create_enrolment(folder: Path) -> VerifyKey:
 
 
 def open_enrolment(folder: Path) -> SigningKey:
-    """The enrolment key in `folder`. Raises ConfigError if it is missing, unreadable, or readable by others."""
+    """The enrolment key in `folder`. Raises DataError if it is missing, ConfigError if damaged or open to others."""
     file = folder / KEY_FILE
     try:
         if file.stat().st_mode & 0o077:
@@ -50,7 +50,7 @@ def open_enrolment(folder: Path) -> SigningKey:
             raise ValueError("another kind of file")
         return SigningKey.from_private_bytes(bytes.fromhex(digits))
     except FileNotFoundError:
-        raise ConfigError(f"no enrolment key in {folder}; make one with `fednode keys init --enrolment`") from None
+        raise DataError(f"no enrolment key in {folder}; make one with `fednode keys init --enrolment`") from None
     except (OSError, ValueError):
         # the error's text may hold a part of the key
         raise ConfigError(f"the enrolment key in {folder} cannot be read; restore it from its backup") from None
@@ -73,31 +73,31 @@ def write_card(file: Path, member: Member) -> None:
 
 
 def read_card(file: Path) -> Member:
-    """The public half of a member, as a client. Raises ConfigError with what to do."""
+    """The public half of a member, as a client. Raises DataError or ConfigError with what to do."""
     refuse_secret(file, f"the {CARD_FILE} of a member")
     try:
         return Member.from_fields(parse(file.read_bytes().strip()))
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+        raise DataError(f"{file} cannot be read: {error.strerror}; check the path") from None
     except (PeerFault, CryptoError):
         raise ConfigError(f"{file} is not a member's card; ask the member for its {CARD_FILE}") from None
 
 
 def read_cohort(file: Path) -> Cohort:
-    """The cohort in `file`, its signature not yet checked. Raises ConfigError with what to do."""
+    """The cohort in `file`, its signature not yet checked. Raises DataError or StoreError with what to do."""
     refuse_secret(file, "a cohort file, or the folder of the key")
     try:
         return Cohort.from_bytes(file.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+        raise DataError(f"{file} cannot be read: {error.strerror}; check the path") from None
     except (PeerFault, CryptoError):
-        raise ConfigError(f"{file} is not a cohort file; ask the enroller for it") from None
+        raise StoreError(f"{file} is not a cohort file, or was changed; ask the enroller for it") from None
 
 
 def enrol(key: SigningKey, clients: Sequence[Path], holders: Sequence[Path]) -> Cohort:
     """Sign a cohort of these cards; holders get the points 1, 2, ... in the order given.
 
-    Raises ConfigError if a card cannot be read, or a name or key comes twice.
+    Raises DataError if a card cannot be read, ConfigError if a name or key comes twice.
     """
     members = [read_card(file) for file in clients]
     members += [_as_holder(read_card(file), point) for point, file in enumerate(holders, start=1)]

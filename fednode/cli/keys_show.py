@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fednode.cli import keys_enrol as enrolment
-from fednode.errors import ConfigError, PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.reports.figures import plural
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -12,7 +12,7 @@ from fednode_clients.keyfolder.folder import KeyFolder
 def describe(place: Path, trust: Path | None) -> list[str]:
     """Describe a key folder, an enrolment folder or its public file, or a cohort file.
 
-    Raises ConfigError for anything else.
+    Raises DataError if it is missing, StoreError if a cohort file was changed, ConfigError for anything else.
     """
     if place.is_dir() and (place / enrolment.KEY_FILE).exists():
         return [f"enrolment key {enrolment.open_enrolment(place).public.raw.hex()}"]
@@ -44,7 +44,7 @@ def _cohort(place: Path, trust: Path | None) -> list[str]:
         try:
             cohort.verified(read_enrolment_public(trust))
         except PeerFault:
-            raise ConfigError(f"{place} was not signed by the enrolment key in {trust}: do not use it") from None
+            raise StoreError(f"{place} was not signed by the enrolment key in {trust}: do not use it") from None
         lines.append("signed by the enrolment key")
     lines += [f"client {member.name} {member.verify_key.raw.hex()}" for member in cohort.clients]
     lines += [f"holder {member.name} {member.verify_key.raw.hex()} point {member.point}" for member in cohort.holders]

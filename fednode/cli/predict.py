@@ -15,7 +15,7 @@ def predict_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER")],
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...")],
 ) -> None:
-    """Label messages with the model of a finished run, and print how certain the model is.
+    """Label messages with the model of a finished run, and print the score of each label.
 
     RUN_FOLDER is the run's folder, such as runs/ID; each TEXT is one message, in quotes.
     """

@@ -1,8 +1,12 @@
 """`fednode run`: resolve the settings, then show the plan or run it."""
 
 import os
+import re
+import shutil
 import sys
+import textwrap
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -43,7 +47,7 @@ def run_command(
     if dry_run:
         from fednode.assemble import plan
 
-        typer.echo("\n".join(plan(settings).lines()))
+        _print_rows(plan(settings).lines())
     else:
         _run(settings)
 
@@ -70,9 +74,18 @@ def _run(settings: RunSettings) -> None:
     except Exception as error:
         _keep_traceback(error, watcher)
         raise
-    typer.echo("\n".join(result.lines))
+    _print_rows(result.lines)
     if result.error is not None:
         raise result.error
+
+
+def _print_rows(rows: Iterable[str]) -> None:
+    """Print rows of "name  value". On a terminal, a long value goes on below its beginning."""
+    wrapper = textwrap.TextWrapper(max(shutil.get_terminal_size().columns, 40), break_on_hyphens=False)
+    for row in rows:
+        name = re.match(r"\S.*? {2,}", row)
+        wrapper.subsequent_indent = " " * (name.end() if name else 0)
+        typer.echo(wrapper.fill(row) if name and sys.stdout.isatty() else row)
 
 
 def _keep_traceback(error: Exception, watcher: LineObserver) -> None:

@@ -97,7 +97,10 @@ class RequestHandler:
                 known = {"ttl_left": store.ttl_left(asked.key), "version": store.version(asked.key)}
                 found.append({"store": name, "sealed": store.sealed, **asdict(contents_of(value)[0]), **known})
         if not found:
-            raise DataError("the node holds nothing under this key; `fednode cache keys` shows what it holds")
+            raise DataError(
+                "the node holds nothing under this key: it may have expired or been deleted meanwhile; `fednode cache "
+                "keys` shows what it holds"
+            )
         return {"found": found}
 
     def _fetch(self, asked: FetchRequest) -> dict[str, Any]:
@@ -130,7 +133,7 @@ class RequestHandler:
         changes = asked.changes
         if len({(name, knob) for name, knob, _ in changes}) < len(changes):
             raise ConfigError("one number is changed twice in this request; give it once")
-        wanted = [(name, self._knob(name, knob), value) for name, knob, value in changes]
+        wanted = [(name, self._knob(name, knob, value), value) for name, knob, value in changes]
         turned = turn_all([(knob, value) for _, knob, value in wanted])
         made = [(name, knob.name, old, new) for (name, knob, _), (old, new) in zip(wanted, turned, strict=True)]
         for name, what, old, new in made:
@@ -138,10 +141,15 @@ class RequestHandler:
             self._report(Tuned(self._clock.time(), name, what, old, new))
         return {"made": made}
 
-    def _knob(self, name: str, wanted: str) -> Knob:
+    def _knob(self, name: str, wanted: str, value: float) -> Knob:
         knobs = {knob.name: knob for knob in self._one(name).knobs()}
         if wanted not in knobs:
             raise ConfigError(f"{name} has no knob {wanted}; it has {', '.join(knobs) or 'none'}")
+        try:
+            knobs[wanted].require(value)
+        except ConfigError as error:
+            # each of these sentences begins with the knob's name
+            raise ConfigError(f"{name}.{error}") from error
         return knobs[wanted]
 
     def _report(self, tuned: Tuned) -> None:

@@ -21,16 +21,20 @@ _EXPONENT = re.compile(r"\b\d[\d.]*e-\d+\b")
 
 
 def statement(record: RunRecord) -> str:
-    """The paragraph to sign, on one line: what ran, what it spent, for which unit, and on which assumptions."""
+    """What is signed, on one line: what ran, what it spent, for which unit, and on which assumptions."""
+    return " ".join(_paragraphs(record))
+
+
+def _paragraphs(record: RunRecord) -> list[str]:
     fewest = min((len(entry.survivors) for entry in record.charged), default=0)
     text = _environment().get_template("statement.txt").render(record=record, fewest_survivors=fewest)
-    return re.sub(r"[ \n]+", " ", text).strip()
+    return [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
 
 
 def render_html(record: RunRecord) -> bytes:
     """One page in UTF-8 that loads nothing from the network. Equal records give equal bytes."""
     page = _environment().get_template("report.html")
-    text = page.render(record=record, statement=statement(record), figures=figures_of(record))
+    text = page.render(record=record, paragraphs=_paragraphs(record), figures=figures_of(record))
     return text.lstrip().encode()
 
 

@@ -61,7 +61,8 @@ def _attack(record: RunRecord) -> str:
     if not record.released:
         return "none: nothing was released"
     recognised = percent_bound(record.guarantee.attack_tpr)
-    return f"at 1 % false alarms, {recognised} of members recognised, by the Gaussian reference"
+    unit = f"{record.guarantee.unit}s"
+    return f"an attacker with 1 % false alarms recognises {recognised} of the {unit} used (Gaussian reference)"
 
 
 def _survivors(record: RunRecord) -> str:
@@ -99,10 +100,8 @@ def _upload(record: RunRecord) -> str:
     sealed = (
         f"{size(trust.payload_bytes)} a sealed update, {number(trust.payload_bytes / trust.float32_bytes, 3)} x float32"
     )
-    if not record.released:
-        return sealed
-    sent = size(max(entry.bytes_up for entry in record.released))
-    return f"{sealed}; {sent} with all else that a client sent a round"
+    sent = [entry.bytes_up for entry in record.released]
+    return f"{sealed}; {size(sum(sent) / len(sent))} a client a round with all else, on average" if sent else sealed
 
 
 def _download(record: RunRecord) -> str:

@@ -56,8 +56,8 @@ def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_p
     named = ("--task", "task-2", "--task", "task-1", "--task", "task-3")
     for extra, closed, unknown in (
         ((), "1 task ", ()),
-        (named, "3 tasks ", ("task-2", "task-3")),
-        (named, "3 tasks ", ()),
+        (named, "2 tasks ", ("task-2", "task-3")),
+        (named, "0 tasks ", ()),
     ):
         capsys.readouterr()
         assert main(["keys", "retire", str(tmp_path / "ann"), *extra]) == 0
@@ -68,7 +68,7 @@ def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_p
         with pytest.raises(PeerFault, match="retired"):
             folder.tasks.require_open(task)
     assert (tmp_path / "ann" / "identity.json").read_bytes() == identity
-    assert main(["keys", "retire", str(tmp_path / "nobody")]) == 2
+    assert main(["keys", "retire", str(tmp_path / "nobody")]) == 3
 
 
 def test_secrets_are_never_shown(tmp_path, trust, capsys):
@@ -97,7 +97,7 @@ def test_a_cohort_holds_who_was_enrolled_in_the_order_given(cohort, trust, capsy
 
 def test_a_cohort_of_another_enrolment_key_is_refused(cohort, tmp_path, capsys):
     assert main(["keys", "init", str(tmp_path / "other"), "--enrolment"]) == 0
-    assert main(["keys", "show", str(cohort), "--trust", str(tmp_path / "other" / "enrolment.pub")]) == 2
+    assert main(["keys", "show", str(cohort), "--trust", str(tmp_path / "other" / "enrolment.pub")]) == 8
     assert "was not signed by the enrolment key" in capsys.readouterr().err
 
 
@@ -134,7 +134,7 @@ def test_junk_in_place_of_a_public_file_is_one_sentence(tmp_path, trust, capsys,
         ["keys", "show", str(junk)],
     )
     for command in commands:
-        assert main(command) == 2
+        assert main(command) == (8 if "show" in command else 2)
         err = capsys.readouterr().err
         assert err.startswith("fednode: ") and err.count("\n") == 1 and str(junk) in err
 

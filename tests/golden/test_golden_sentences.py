@@ -94,6 +94,7 @@ COMMANDS = [
     # predict and ledger
     "fednode predict nowhere hello",
     "fednode predict junk hello",
+    "fednode predict junk hello ' '",
     "fednode ledger nowhere",
     "fednode ledger empty.csv",
     "fednode ledger good.csv",

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from fednode.errors import ConfigError, StoreError
+from fednode.errors import ConfigError, DataError, StoreError
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, SECRET_KIND
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey, open_box, seal_box
@@ -59,7 +59,7 @@ def test_keys_that_others_can_read_are_refused(folder):
 
 
 def test_no_keys(tmp_path):
-    with pytest.raises(ConfigError, match="fednode keys init"):
+    with pytest.raises(DataError, match="fednode keys init"):
         KeyFolder.open(tmp_path / "nowhere")
 
 
@@ -140,7 +140,7 @@ def test_a_folder_that_trusts_anything_but_a_public_half_is_refused_without_show
             KeyFolder.open(folder.path)
         assert digits[:32] not in str(refused.value)
     file.unlink()
-    with pytest.raises(ConfigError, match=r"ask the enroller for enrolment\.pub"):
+    with pytest.raises(DataError, match=r"ask the enroller for enrolment\.pub"):
         KeyFolder.open(folder.path)
 
 

@@ -1,5 +1,6 @@
 """`report.html`: well-formed, on its own, complete, and deaf to what clients call themselves."""
 
+import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_it_starts_with_the_paragraph_to_sign(page: Page) -> None:
     before, after = page.text.split(statement(sample_record()))
     assert "The run finished" in before
     assert "What the number means" not in before
-    assert after.lstrip().startswith("Name Date Signature")
+    assert re.match(r" Signed by [^.]*: Name Date Signature", after)
 
 
 def test_everybody_who_was_lost_rejected_or_discarded_is_named_with_the_reason(page: Page) -> None:

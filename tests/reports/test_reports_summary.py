@@ -11,14 +11,17 @@ def test_it_says_what_a_person_asks_first() -> None:
     rows = dict(summary_rows(sample_record()))
     assert rows["Rounds"] == "18 released, 2 failed"
     assert rows["Privacy spent"] == "epsilon 7.874 of 8 at delta 1e-5, unit: one record"
-    assert rows["Attack view"] == "at 1 % false alarms, 23.7 % of members recognised, by the Gaussian reference"
+    assert (
+        rows["Attack view"]
+        == "an attacker with 1 % false alarms recognises 23.7 % of the records used (Gaussian reference)"
+    )
     assert rows["Accuracy"] == "85.6 % (first round 43.2 %, best 85.6 %)"
     assert rows["Survivors"] == "13 to 20 of 20 a round, 15 needed"
     assert rows["Rejected"] == "round 5: client-18 (damaged), client-19 (other-round)"
     assert rows["Holders silent"] == "round 13: holder-5; round 16: holder-4, holder-5"
     assert rows["Secure sum"] == f"bfv: withstands {sample_record().trust.adversary}"
     assert rows["Warning"] == "The settings are odd, and were known to be."
-    sent = "1.87 MB with all else that a client sent a round"
+    sent = "1.87 MB a client a round with all else, on average"
     assert rows["Upload"] == f"1.87 MB a sealed update, 19 x float32; {sent}"
     assert rows["Time"] == "61.5 s"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from fednode.disk.atomic import write_whole
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, DataError
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import VerifyKey
 
@@ -19,7 +19,8 @@ def write_enrolment_public(file: Path, key: VerifyKey) -> None:
 
 
 def read_enrolment_public(file: Path) -> VerifyKey:
-    """The public half of an enrolment key. Raises `ConfigError` for any other file, also for the secret half."""
+    """The public half of an enrolment key. Raises `DataError` if it cannot be read, `ConfigError` for another file, as
+    the secret half."""
     try:
         kind, _, digits = file.read_text(encoding="ascii").strip().partition(" ")
         if kind == SECRET_KIND:
@@ -31,7 +32,7 @@ def read_enrolment_public(file: Path) -> VerifyKey:
             raise ValueError("another kind of file")
         return VerifyKey(bytes.fromhex(digits))
     except OSError as error:
-        raise ConfigError(f"could not read {file}: {error.strerror}; ask the enroller for {PUBLIC_FILE}") from None
+        raise DataError(f"could not read {file}: {error.strerror}; ask the enroller for {PUBLIC_FILE}") from None
     except (ValueError, CryptoError):
         # the error's text may hold a part of a secret
         raise ConfigError(

@@ -18,7 +18,7 @@ from pathlib import Path
 from fednode.disk.atomic import write_whole
 from fednode.disk.private_folder import make_private
 from fednode.disk.temp_files import sweep_temp_files
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, DataError
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
 from fednode.wire import canonical
@@ -68,7 +68,7 @@ class KeyFolder:
 
     @staticmethod
     def open(path: Path) -> "KeyFolder":
-        """The keys in `path`. Raises `ConfigError` if they are missing, damaged, or not this user's alone."""
+        """The keys in `path`. Raises `DataError` if they are missing, `ConfigError` if damaged or open to others."""
         file = path / "identity.json"
         try:
             for place in (path, path / PUBLIC_FILE):
@@ -83,7 +83,7 @@ class KeyFolder:
             )
             name = str(identity["name"])
         except FileNotFoundError as error:
-            raise ConfigError(f"no keys in {path}; make them with `fednode keys init`") from error
+            raise DataError(f"no keys in {path}; make them with `fednode keys init`") from error
         except (OSError, ValueError, KeyError, TypeError, CryptoError) as error:
             # the error's text may hold a part of a key
             raise ConfigError(

@@ -16,7 +16,7 @@ from fednode_clients.keyfolder.task_marks import marks_in
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """The number of closed tasks in a folder, and the given names that it did not know: perhaps misspelt."""
+    """The number of tasks that this call closed, and the given names that the folder did not know: perhaps misspelt."""
 
     closed: int
     unknown: tuple[str, ...]
@@ -36,13 +36,14 @@ def retire(folder: KeyFolder, others: Collection[str] = ()) -> Retired:
             sync_folder(folder.path)
             before = marks_in(retired)
             known = marks_in(folder.tasks.taken) | {hashed(task) for task in _recorded_tasks(folder)}
-            for mark in known | {hashed(task) for task in others}:
+            closing = known | {hashed(task) for task in others}
+            for mark in closing:
                 write_whole(retired / mark, b"", 0o600)
             for kept in state.iterdir() if state.exists() else ():
                 kept.unlink()
             _rename_record(folder)
             unknown = tuple(task for task in dict.fromkeys(others) if hashed(task) not in known | before)
-            return Retired(len(marks_in(retired)), unknown)
+            return Retired(len(closing - before), unknown)
         except OSError as error:
             raise StoreError(f"could not close the tasks in {folder.path}: {error.strerror}; run it again") from error
 

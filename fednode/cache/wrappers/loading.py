@@ -56,15 +56,13 @@ class GuardSettings:
 
     def __post_init__(self) -> None:
         if not is_number(self.jitter) or not 0 <= self.jitter <= 0.5:
-            raise ConfigError(f"the cache's jitter is {self.jitter!r}; it must be from 0 to 0.5")
+            raise ConfigError(f"jitter must be from 0 to 0.5: {self.jitter!r} was asked")
         if not is_number(self.negative_ttl) or not 0 <= self.negative_ttl < math.inf:
-            raise ConfigError(
-                f"the cache's negative_ttl is {self.negative_ttl!r} s; give seconds, or 0 to remember none"
-            )
+            raise ConfigError(f"negative_ttl must be 0 s (remembers none) or more: {self.negative_ttl!r} was asked")
         if type(self.negative_entries) is not int or self.negative_entries < 1:
-            raise ConfigError(f"the cache's negative_entries is {self.negative_entries}; it must be at least 1")
+            raise ConfigError(f"negative_entries must be at least 1: {self.negative_entries} was asked")
         if not is_number(self.wait) or not 0 < self.wait <= TIMEOUT_MAX:
-            raise ConfigError(f"the cache's wait is {self.wait!r} s; give seconds above 0, {TIMEOUT_MAX:g} at most")
+            raise ConfigError(f"wait must be above 0 s and at most {TIMEOUT_MAX:g} s: {self.wait!r} was asked")
 
 
 @dataclass(frozen=True, slots=True)
