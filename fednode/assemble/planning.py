@@ -184,6 +184,6 @@ def _warnings(settings: RunSettings, workload: Workload, terms: Terms) -> tuple[
         coarse = dimension**0.5 > terms.clip * 2.0**terms.grid_bits
         found.append(
             f"the noise is {terms.noise_multiplier():.3g} x clip in each sum: expect a model that guesses; raise "
-            f"{'clip, or ' if coarse else ''}epsilon, run fewer rounds or bring more records"
+            f"{'clip or ' if coarse else ''}epsilon, run fewer rounds or bring more records"
         )
     return tuple(found)

@@ -65,3 +65,11 @@ def test_a_workload_alone_makes_the_plan_of_the_study_that_has_the_same_counts(t
     task = plan_task(settings, counts)
     assert (task.terms, task.sum_params, task.budget) == (whole.terms, whole.sum_params, whole.budget)
     assert any("96 records" in line for line in task.lines())
+
+
+def test_loud_noise_is_answered_by_a_larger_clip_only_where_the_grid_is_coarse_against_it(tmp_path):
+    workload = Workload(layout=Layout(("weight",), ((1_000,),)), records=200, max_records=100)
+    for clip, raised in ((1.0, False), (1e-6, True)):
+        settings = small_settings(tmp_path, epsilon=0.02, clip=clip)
+        (warning,) = (told for told in plan_task(settings, workload).warnings if "x clip" in told)
+        assert ("raise clip or epsilon" in warning) == raised and "fewer rounds" in warning

@@ -186,3 +186,17 @@ def test_without_a_command_the_help_is_shown_and_nothing_else(capsys, group, wor
 def test_help_of_the_ledger_says_what_its_codes_mean():
     shown = CliRunner().invoke(app, ["ledger", "--help"], env={"COLUMNS": "250"})
     assert [code for code, cause in LEDGER_CAUSES.items() if f"{code}  {cause}" not in shown.output] == []
+
+
+def test_long_values_of_the_summary_hang_on_a_terminal_and_stay_whole_elsewhere(assembly, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    path, row = "runs/a b/" + "x" * 50, "Upload  " + "word " * 12 + "end"
+    assembly.result = FakeResult([row, path], None)
+    assert main(["run"]) == 0
+    assert capsys.readouterr().out.endswith(f"{row}\n{path}\n")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert main(["run"]) == 0
+    shown = capsys.readouterr().out
+    lines = shown[shown.index("Upload") :].splitlines()
+    assert len(lines) == 4 and lines[-1] == path and all(len(line) <= 40 for line in lines[:-1])
+    assert all(line.startswith(" " * 8) for line in lines[1:-1])

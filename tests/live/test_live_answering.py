@@ -225,9 +225,9 @@ def test_limits_batch_and_staleness_are_tuned(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("jitter", 0.9, "from 0 to 0.5"),
+        ("jitter", 0.9, r"^parameters\.jitter .* from 0 to 0\.5"),
         ("wait", 0, "above 0"),
-        ("entries", 0, "1 or more"),
+        ("entries", 0, r"^parameters\.entries .* 1 or more"),
         ("entries", 1.5, "whole"),
         ("value_bytes", 1 << 30, "lower it"),
         ("eviction_batch", 0, "1 or more"),

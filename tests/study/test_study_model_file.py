@@ -22,10 +22,16 @@ def predicted(folder, content, text="lost card"):
     return predict_texts(folder, [text])
 
 
-@pytest.mark.parametrize("text", ["lost card", "", "\udcff", "x" * 200_000])
+@pytest.mark.parametrize("text", ["lost card", "?", "\udcff", "x" * 200_000])
 def test_any_text_has_a_label(tmp_path, text):
     [(label, share)] = predicted(tmp_path, WHOLE, text)
     assert label in ("card", "pay") and 0.5 <= share <= 1
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_a_blank_text_is_refused(tmp_path, text):
+    with pytest.raises(DataError, match="text 1 is empty"):
+        predicted(tmp_path, WHOLE, text)
 
 
 @pytest.mark.parametrize(
