@@ -1,14 +1,17 @@
 """The numbers of the stores for Prometheus: as text, and on an HTTP endpoint while a run lasts."""
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from fednode.errors import ConfigError
+from fednode.live.bounded_server import BoundedServer
 from fednode.live.render import visible
 from fednode.live.stats import Inspectable, StoreStats
 
@@ -83,15 +86,27 @@ def metrics_served(address: str, run: str, stores: Mapping[str, Inspectable]) ->
     host, _, port = address.rpartition(":")
     registry = _registry(run, lambda: {name: store.stats() for name, store in dict(stores).items()})
     try:
-        server, thread = start_http_server(int(port), host.strip("[]"), registry)
-    except (OSError, OverflowError) as error:
+        server = _MetricsServer(host.strip("[]"), int(port), registry)
+        server.start("fednode-metrics")
+    except (OSError, OverflowError, RuntimeError) as error:
         raise ConfigError(f"no metrics can be served at {address} ({error}); give a free HOST:PORT") from error
     try:
         yield server.server_port
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.end()
+
+
+class _MetricsServer(BoundedServer, WSGIServer):
+    def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family, _, _, _, place = found[0]
+        super().__init__((str(place[0]), port), _Quiet)
+        self.set_app(make_wsgi_app(registry))
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Log nothing: a scrape is no event of the run."""
 
 
 def _registry(run: str, stores: Callable[[], Mapping[str, StoreStats]]) -> CollectorRegistry:

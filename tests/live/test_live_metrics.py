@@ -2,6 +2,9 @@
 
 import socket
 import threading
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -11,6 +14,7 @@ from prometheus_client import parser
 from fednode.cache import Limits, MemoryBackend
 from fednode.errors import ConfigError
 from fednode.live import StoreStats, StoreView, exposition, metrics_served
+from fednode.live.bounded_server import BoundedServer
 
 FULL = StoreStats(
     entries=3,
@@ -109,3 +113,49 @@ def test_the_numbers_are_served_as_they_are_when_they_are_asked_for() -> None:
     assert threading.active_count() == before
     with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", port), 20):
         pass
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the other end hangs up, within 20 seconds and without an answer."""
+    try:
+        return connection.recv(1 << 16) == b""
+    except ConnectionError:
+        return True
+
+
+def test_idle_connections_are_few_and_stop_no_scrape_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    with metrics_served("127.0.0.1:0", "run-1", {}) as port, ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(60)]
+        assert all(map(hung_up, idle[BoundedServer.most :]))
+        assert threading.active_count() <= before + 1 + BoundedServer.most
+        with pytest.raises((URLError, ConnectionError)):
+            scraped(port)
+    monkeypatch.setattr(BoundedServer, "patience", 0.2)
+    with metrics_served("127.0.0.1:0", "run-1", {}) as port, ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(60)]
+        assert all(map(hung_up, idle))
+        assert scraped(port)["fednode_run_info"] == 1
+
+
+def test_a_request_that_trickles_in_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedServer, "patience", 0.2)
+    pause = threading.Event()
+    with metrics_served("127.0.0.1:0", "run-1", {}) as port:
+        with socket.create_connection(("127.0.0.1", port), 20) as slow, pytest.raises(ConnectionError):
+            for _ in range(400):
+                slow.sendall(b"G")
+                pause.wait(0.02)
+        assert scraped(port)["fednode_run_info"] == 1
+
+
+def test_without_a_thread_nothing_is_served_and_the_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    open_before = len(list(Path("/dev/fd").iterdir()))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(ConfigError, match=r"127\.0\.0\.1:0"), metrics_served("127.0.0.1:0", "run-1", {}):
+            pass
+    assert len(list(Path("/dev/fd").iterdir())) == open_before

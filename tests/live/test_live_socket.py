@@ -1,9 +1,12 @@
 """The control socket for real: who may come, what is too much, what is left behind."""
 
+import errno
 import os
 import socket
+import socketserver
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,8 +17,8 @@ from kit.clocks import FakeClock
 from fednode.cache import Limits, MemoryBackend
 from fednode.errors import ConfigError, DataError, StoreError
 from fednode.live import SOCKET_NAME, Inspectable, LiveNode, LiveView, StoreView, live_runs, unix_socket
+from fednode.live.bounded_server import BoundedServer
 from fednode.live.messages import MOST_ANSWERED, MOST_ASKED, parsed
-from fednode.live.server import _MOST, _Connection
 
 ROOMY = Limits(entries=10_000, total_bytes=32 << 20, value_bytes=8 << 20)
 
@@ -192,7 +195,7 @@ def test_a_request_in_drops_is_answered(run: Path, view: LiveView) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Connection, "timeout", 0.3)
+    monkeypatch.setattr(BoundedServer, "patience", 0.3)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -200,6 +203,46 @@ def test_who_says_nothing_is_hung_up_on(run: Path, view: LiveView) -> None:
     with raw(run) as idle:
         idle.sendall(b'{"do"')
         assert received(idle) == b""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_trickles_is_hung_up_on_and_who_asks_again_and_again_is_not(run: Path, view: LiveView) -> None:
+    pause = threading.Event()
+    with raw(run) as slow, LiveNode(run) as node, pytest.raises(ConnectionError):
+        for _ in range(400):
+            slow.sendall(b"x")
+            pause.wait(0.02)
+            assert node.stats()[0] == "run-1"
+
+
+def test_without_a_thread_the_run_goes_on(run: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    open_before = len(list(Path("/dev/fd").iterdir()))
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with LiveView(run / SOCKET_NAME, {}, clock) as view:
+        assert isinstance(view.error, StoreError) and "thread" in str(view.error)
+        assert (names(run), len(list(Path("/dev/fd").iterdir()))) == ([], open_before)
+
+
+def test_without_descriptors_the_server_pauses_and_serves_later(
+    run: Path, view: LiveView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def refused(_server: socketserver.TCPServer) -> None:
+        tries.append(time.monotonic())
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with raw(run) as waiting:
+        with monkeypatch.context() as patch:
+            patch.setattr(socketserver.TCPServer, "get_request", refused)
+            with raw(run):
+                until(lambda: len(tries) >= 5)
+        assert tries[4] - tries[0] >= 4 * 0.04
+        waiting.sendall(b'{"do":"stats"}\n')
+        assert parsed(waiting.makefile("rb").readline())["run"] == "run-1"
 
 
 @pytest.mark.usefixtures("impatient")
@@ -229,8 +272,8 @@ def test_who_vanishes_hurts_nobody(run: Path, view: LiveView, memory: MemoryBack
 
 def test_too_many_callers_are_turned_away_and_come_in_later(run: Path, view: LiveView) -> None:
     with ExitStack() as stack:
-        inside = [stack.enter_context(LiveNode(run)) for _ in range(_MOST)]
-        assert [node.stats()[0] for node in inside] == ["run-1"] * _MOST
+        inside = [stack.enter_context(LiveNode(run)) for _ in range(BoundedServer.most)]
+        assert [node.stats()[0] for node in inside] == ["run-1"] * BoundedServer.most
         with LiveNode(run) as one_more, pytest.raises(DataError, match="no proper answer"):
             one_more.stats()
         assert inside[0].stats()[0] == "run-1"
