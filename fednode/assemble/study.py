@@ -89,6 +89,6 @@ def find_study(name: str) -> Study:
     entry = study_entry(name)
     try:
         study: Study = entry.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever code of others raises while it is imported
         raise ConfigError(f"the study {name!r} ({entry.value}) cannot be loaded: {error}; install it again") from error
     return study

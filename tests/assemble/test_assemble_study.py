@@ -29,6 +29,7 @@ CONSTANT = Constant()
 def others(monkeypatch):
     """A second study and two that cannot be loaded, installed beside the one of the project."""
     values = {"constant": f"{__name__}:CONSTANT", "gone": "no_such_module_here:study", "empty": f"{__name__}:nothing"}
+    values["broken"] = "broken_study:study"
     added = [EntryPoint(name, value, study.GROUP) for name, value in values.items()]
     honest = study.entry_points
     monkeypatch.setattr(study, "entry_points", lambda group: [*honest(group=group), *added])
@@ -46,6 +47,14 @@ def test_the_study_of_the_project_is_found_and_others_beside_it(others):
 def test_a_study_that_is_not_there_or_cannot_be_loaded_is_refused(others, name, named):
     with pytest.raises(ConfigError, match=named):
         find_study(name)
+
+
+@pytest.mark.parametrize("code", ["def (", "raise ValueError('spoilt')", "raise RuntimeError('spoilt')"])
+def test_a_study_that_breaks_while_it_is_imported_is_refused(others, tmp_path, monkeypatch, code):
+    (tmp_path / "broken_study.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="broken_study"):
+        find_study("broken")
 
 
 def test_a_run_and_its_predictions_use_the_study_that_the_settings_name(others, tmp_path):
