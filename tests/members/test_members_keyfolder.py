@@ -1,8 +1,11 @@
 """The key folder: secrets that nobody else reads, and a record that a crash does not break."""
 
 import copy
+import errno
 import json
+import os
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +78,17 @@ def test_damaged_keys_are_refused_without_showing_them(folder, content):
     assert "SECRET" not in str(refused.value) and "zz" not in str(refused.value)
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+def test_keys_that_cannot_be_read_now_are_not_said_to_be_damaged(folder, monkeypatch, number):
+    def refused(_path):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(ConfigError, match=os.strerror(number)) as told:
+        KeyFolder.open(folder.path)
+    assert "retire" not in str(told.value) and "copy" not in str(told.value)
+
+
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match="could not make"):
@@ -91,6 +105,15 @@ def test_state_is_kept_by_name_and_stays_inside(folder):
     folder.state.drop("share/a")
     folder.state.drop("share/a")
     assert folder.state.get("share/a") is None and folder.state.get("share/b") == b"share/b"
+
+
+def test_state_is_shortened_on_the_disk_before_anything_rests_on_it(folder, monkeypatch):
+    folder.state.put("key", b"round and key")
+    (file,) = (folder.path / "state").iterdir()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_ino, file.read_bytes())))
+    folder.state.shorten("key", 5)
+    assert synced == [(file.stat().st_ino, b"round")] and folder.state.get("key") == b"round"
 
 
 @pytest.mark.parametrize("torn", [b"{", b'{"opened":"task","round":2}', b"\x00\x00"])
