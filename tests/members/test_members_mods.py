@@ -407,6 +407,16 @@ def test_limits_come_from_the_members_own_configuration(tmp_path):
     assert client._limits == MemberLimits(7, 2.0, 5, max_tasks=7)
 
 
+@pytest.mark.parametrize(
+    ("run", "left"), [((1, 0.0, 10**6), (4, 2.0, 5)), ((9, 3.0, 2), (9, 3.0, 2)), ((9, 0.0, 10**6), (9, 2.0, 5))]
+)
+def test_a_runs_configuration_only_narrows_the_limits(run, left):
+    names = ("floor-survivors", "min-noise", "max-rounds")
+    own = dict(zip(names, (4, 2.0, 5), strict=True))
+    limits = MemberLimits().configured(own, dict(zip(names, run, strict=True)), simulated=False)
+    assert limits == MemberLimits(*left)
+
+
 @pytest.mark.parametrize(("old", "new"), [("min-survivors", "floor-survivors"), ("z-min", "min-noise")])
 def test_a_limit_under_its_old_name_is_refused_and_not_forgotten(old, new):
     with pytest.raises(ConfigError, match=new):
