@@ -1,8 +1,8 @@
 """The node's end of the control socket, with bounds on everything that comes to it.
 
-A request is at most `MOST_ASKED` bytes, an answer `MOST_ANSWERED`. Connections are bounded in number, and each has
-`patience` seconds for a whole request to arrive and for its answer to leave. A client that breaks a bound is
-disconnected. Nothing that happens here ends the run.
+A request is at most `MOST_ASKED` bytes, an answer `MOST_ANSWERED`. There are `most` connections at once, and each has
+`patience` seconds for one request and its answer. A client that breaks a bound is disconnected. Nothing that happens
+here ends the run.
 """
 
 import logging
@@ -100,7 +100,6 @@ class _Connection(socketserver.StreamRequestHandler):
                 if len(request) == MOST_ASKED:
                     self.wfile.write(line(refusal(ConfigError(f"a request has at most {MOST_ASKED} bytes"))))
                 return
-            self.server.renew(self.request)
             self.wfile.write(self.server.handler.answer(request))
             self.server.renew(self.request)
             _PAUSE.wait(_PAUSE_SECONDS)

@@ -208,9 +208,13 @@ def test_who_says_nothing_is_hung_up_on(run: Path, view: LiveView) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_who_trickles_is_hung_up_on_and_who_asks_again_and_again_is_not(run: Path, view: LiveView) -> None:
     pause = threading.Event()
-    with raw(run) as slow, LiveNode(run) as node, pytest.raises(ConnectionError):
-        for _ in range(400):
-            slow.sendall(b"x")
+    with raw(run) as slow, LiveNode(run) as node:
+        with pytest.raises(ConnectionError):
+            for _ in range(400):
+                slow.sendall(b"x")
+                pause.wait(0.02)
+                assert node.stats()[0] == "run-1"
+        for _ in range(10):
             pause.wait(0.02)
             assert node.stats()[0] == "run-1"
 
