@@ -88,8 +88,13 @@ class MemoryBackend:
     def get_many(self, keys: Iterable[str]) -> dict[str, Value]:
         """Those of `keys` that `get` would find, in the order asked. Each shard is locked once."""
         # the caller's iterable may be slow, so it is read before a lock is taken
-        found = find_many(self._shards, checked_keys(keys), self._now())
-        return {entry.key: entry.content if entry.plain else hand_out(entry.content) for entry in found}
+        asked = checked_keys(keys)
+        found = find_many(self._shards, asked, self._now()).get
+        return {
+            key: entry.content if entry.plain else hand_out(entry.content)
+            for key in asked
+            if (entry := found(key)) is not None
+        }
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
         """As `CacheBackend.set`."""

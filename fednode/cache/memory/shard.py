@@ -210,8 +210,8 @@ class Shard:
         return True
 
 
-def find_many(shards: Sequence[Shard], keys: Sequence[str], now: float) -> list[MemoryEntry]:
-    """Those of `keys`, all of them text, that `Shard.find` would find where `hash` puts them, in the order given.
+def find_many(shards: Sequence[Shard], keys: Sequence[str], now: float) -> dict[str, MemoryEntry]:
+    """Those of `keys`, all of them text, that `Shard.find` would find where `hash` puts them, in any order.
 
     One shard after the other, each at one moment.
     """
@@ -224,4 +224,4 @@ def find_many(shards: Sequence[Shard], keys: Sequence[str], now: float) -> list[
     for shard, part in zip(shards, parts, strict=True):
         if part:
             shard.find_these(part, found, now)
-    return [found[key] for key in keys if key in found]
+    return found
