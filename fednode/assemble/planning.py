@@ -113,11 +113,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         budget=Budget(settings.epsilon, settings.delta),
         optimiser=optimiser,
         failure=failure,
-        warnings=(
-            *_warnings(settings, workload, terms),
-            *committee_warnings(params),
-            *cache_warnings(settings),
-        ),
+        warnings=(*_warnings(settings, workload, terms), *committee_warnings(params), *cache_warnings(settings)),
     )
 
 

@@ -19,14 +19,7 @@ from fednode.errors import (
     TooFewSurvivors,
 )
 from fednode.privacy import ChargeRecord, attack_advantage, attack_tpr, gaussian_mu
-from fednode.reports import (
-    Guarantee,
-    Mechanism,
-    RoundRecord,
-    RunRecord,
-    TaskFacts,
-    Trust,
-)
+from fednode.reports import Guarantee, Mechanism, RoundRecord, RunRecord, TaskFacts, Trust
 from fednode.reports.figures import moment, plural
 from fednode.settings import RunSettings
 

@@ -26,8 +26,7 @@ _Store = Annotated[str | None, typer.Option("--store", metavar="NAME", help="Onl
 
 @cache_app.command("stats", epilog=_RUN_HELP)
 def stats_command(
-    run: _Run = None,
-    prometheus: Annotated[bool, typer.Option("--prometheus", help="As Prometheus reads it.")] = False,
+    run: _Run = None, prometheus: Annotated[bool, typer.Option("--prometheus", help="As Prometheus reads it.")] = False
 ) -> None:
     """What each store holds, and its counts: hits, loads, evictions, expiries, refusals, damaged, invalidations.
 

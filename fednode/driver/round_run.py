@@ -26,12 +26,7 @@ from fednode.round.machine import Round, State
 
 log = logging.getLogger("fednode.driver")
 
-_ASKED = {
-    "round": State.COLLECTING,
-    "boxes": State.CHECKING,
-    "confirm": State.CONFIRMING,
-    "open": State.OPENING,
-}
+_ASKED = {"round": State.COLLECTING, "boxes": State.CHECKING, "confirm": State.CONFIRMING, "open": State.OPENING}
 """By kind of request, the state in which answers count."""
 
 

@@ -37,11 +37,7 @@ class LiveView:
     """
 
     def __init__(
-        self,
-        path: Path,
-        stores: Mapping[str, Inspectable],
-        clock: Clock,
-        tuned: Callable[[Tuned], None] | None = None,
+        self, path: Path, stores: Mapping[str, Inspectable], clock: Clock, tuned: Callable[[Tuned], None] | None = None
     ) -> None:
         self.path = path
         self.error: StoreError | None = None

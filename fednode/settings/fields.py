@@ -174,7 +174,5 @@ class SettingFields(BaseModel):
     engine: Literal["inproc", "flower"] = _setting(_RUNNING, "inproc", "One process, or Flower's simulation.")
     out: Location = _setting(_RUNNING, Path("runs"), "Where the run's folder is made.")
     faults: Faults = _setting(
-        _RUNNING,
-        (),
-        "Faults to inject: KIND@ROUND:MEMBER, as garbage@3:client-04; repeat the flag or use commas.",
+        _RUNNING, (), "Faults to inject: KIND@ROUND:MEMBER, as garbage@3:client-04; repeat the flag or use commas."
     )

@@ -11,14 +11,7 @@ from fednode.reasons import Reason
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.audit_log import damaged
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.keyfolder.tasks import (
-    KnownTask,
-    Schemes,
-    recalled_task,
-    scheme_of,
-    verified_card,
-    verified_task,
-)
+from fednode_clients.keyfolder.tasks import KnownTask, Schemes, recalled_task, scheme_of, verified_card, verified_task
 from fednode_crypto import CryptoError, KeyedScheme, Rng, Tampered
 from fednode_crypto.identity import open_box, seal_box
 from fednode_crypto.interfaces import Contribution, HolderShare

@@ -8,13 +8,7 @@ from collections.abc import Callable, Mapping
 from fednode.errors import PeerFault
 from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
-from fednode.protocol.requests import (
-    frame_kind,
-    read_ask,
-    read_roster,
-    read_round_request,
-    read_spec,
-)
+from fednode.protocol.requests import frame_kind, read_ask, read_roster, read_round_request, read_spec
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import canonical, digest, split_parts

@@ -154,8 +154,5 @@ class Line:
     def _without(self, agent: str) -> Self:
         holders = tuple(holder for holder in self.holders if holder.agent != agent)
         return replace(
-            self,
-            holders=holders,
-            exclusive=self.exclusive and bool(holders),
-            waiting=self.waiting - {agent},
+            self, holders=holders, exclusive=self.exclusive and bool(holders), waiting=self.waiting - {agent}
         )

@@ -17,13 +17,7 @@ from fednode.errors import StoreError
 KNOWN = (known.RedisError, known.RedisClusterException, OSError, UnicodeError)
 """Errors of a connection: clusters have their own; a host name that cannot be encoded is a UnicodeError."""
 _REFUSED_USER = (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)
-_REDIRECTIONS = (
-    known.ClusterDownError,
-    known.TryAgainError,
-    known.MovedError,
-    known.AskError,
-    known.ReadOnlyError,
-)
+_REDIRECTIONS = (known.ClusterDownError, known.TryAgainError, known.MovedError, known.AskError, known.ReadOnlyError)
 
 
 class Cluster:

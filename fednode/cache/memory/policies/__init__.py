@@ -18,18 +18,7 @@ PolicyMaker: TypeAlias = Callable[[], Policy]
 POLICIES: Final = ("lru", "lfu", "hybrid", "adaptive", "s3fifo")
 """The names `policy_maker` knows."""
 
-__all__ = [
-    "POLICIES",
-    "Adaptive",
-    "Hybrid",
-    "Lfu",
-    "Lru",
-    "Mark",
-    "Policy",
-    "PolicyMaker",
-    "S3Fifo",
-    "policy_maker",
-]
+__all__ = ["POLICIES", "Adaptive", "Hybrid", "Lfu", "Lru", "Mark", "Policy", "PolicyMaker", "S3Fifo", "policy_maker"]
 
 
 def policy_maker(name: str, seed: int = 0) -> PolicyMaker:
