@@ -57,6 +57,7 @@ def test_a_study_that_breaks_while_it_is_imported_is_refused(others, tmp_path, m
         find_study("broken")
 
 
+@pytest.mark.thorough
 def test_a_run_and_its_predictions_use_the_study_that_the_settings_name(others, tmp_path):
     inside = Environment(schemes=lambda _: InsecurePlainSum())
     assert small_run(tmp_path, inside, study="constant", rounds=1).error is None

@@ -352,6 +352,7 @@ except Exception as error:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.thorough
 def test_a_tensor_is_read_whatever_device_is_the_default() -> None:
     assert _read_where("import torch; torch.set_default_device('meta')") == "15.0"
 

@@ -88,6 +88,7 @@ def conv():
 
 
 @pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (conv, (2, 6))])
+@pytest.mark.thorough
 def test_opacus_path_sums_to_the_ordinary_gradient_when_nothing_is_clipped(make, shape):
     model, rng = make(), np.random.default_rng(0)
     features, labels = rng.normal(size=(70, *shape)).astype(np.float32), rng.integers(0, 4, 70)

@@ -126,6 +126,7 @@ def test_a_late_word_about_another_model_proves_nothing(tmp_path):
     assert driver.downloads.proofs.get("client-3") == Proof(1, first.head.spec)
 
 
+@pytest.mark.thorough
 def test_what_is_kept_of_old_rounds_does_not_grow(tmp_path):
     cohort = FakeCohort(tmp_path, LAZY)
     driver = cohort.begun()

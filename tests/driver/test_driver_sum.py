@@ -33,6 +33,7 @@ def cases(draw):
 
 @given(cases(), st.integers(0, 2**32))
 @settings(max_examples=20, deadline=None)
+@pytest.mark.thorough
 def test_any_sizes_in_the_clear(tmp_path_factory, case, seed):
     size, lost, dead, kind = case
     cohort = FakeCohort(tmp_path_factory.mktemp("cohort"), size)

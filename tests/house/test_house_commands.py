@@ -21,6 +21,7 @@ def run(*command, cwd=ROOT, **environ):
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough
 def test_the_project_keeps_its_own_house_rules():
     assert [str(finding) for finding in find_all(ROOT)] == []
 

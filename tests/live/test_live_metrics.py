@@ -123,6 +123,7 @@ def hung_up(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.thorough
 def test_idle_connections_are_few_and_stop_no_scrape_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     before = threading.active_count()
     with metrics_served("127.0.0.1:0", "run-1", {}) as port, ExitStack() as stack:

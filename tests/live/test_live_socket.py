@@ -385,6 +385,7 @@ def test_the_newest_running_run_is_found(tmp_path: Path, clock: FakeClock) -> No
             live_runs(runs / "c", runs)
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_too_busy_to_let_anybody_in_is_running_all_the_same(run: Path, clock: FakeClock) -> None:
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))

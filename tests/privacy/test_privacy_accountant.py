@@ -105,6 +105,7 @@ def test_the_reference_inverts_the_exact_profile():
     assert gaussian_epsilon_of_mu(0.0041020, DELTA) == pytest.approx(0.01, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_dp_accounting_agrees():
     import dp_accounting as dp
     from dp_accounting import pld, rdp

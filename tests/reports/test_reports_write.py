@@ -12,6 +12,7 @@ from fednode.errors import StoreError
 from fednode.reports import parse_report, render_html, write_reports
 
 
+@pytest.mark.thorough
 def test_both_files_are_written_and_nothing_else(tmp_path: Path) -> None:
     html, text = write_reports(sample_record(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]

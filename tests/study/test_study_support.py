@@ -35,6 +35,7 @@ def test_no_message_stands_twice_or_in_both_splits(rows):
     assert len({support.plain(text) for text, _, _ in rows}) == len(rows)
 
 
+@pytest.mark.thorough
 def test_a_linear_model_stays_below_98_percent_and_does_learn():
     from sklearn.linear_model import RidgeClassifier
 

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -137,6 +138,7 @@ class Caches(RuleBasedStateMachine):
         return not any(copy.pending for copy in copies) and not any(line.state is CopyState.PENDING for line in lines)
 
 
+@pytest.mark.thorough
 def test_large_instances_keep_the_invariants():
     run_state_machine_as_test(
         Caches,

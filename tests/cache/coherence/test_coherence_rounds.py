@@ -227,6 +227,7 @@ class Rounds(RuleBasedStateMachine):
         assert {key: self.node.version(key) for key in KEYS} == self.versions
 
 
+@pytest.mark.thorough
 def test_rounds_with_every_kind_of_trouble():
     run_state_machine_as_test(Rounds, settings=settings(max_examples=150, stateful_step_count=40, deadline=None))
 
