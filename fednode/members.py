@@ -1,15 +1,18 @@
 """How members are named, and how many holders it takes to open."""
 
 
-def least_threshold(holders: int) -> int:
-    """Two thirds of the holders, rounded up: 2 of 3, 3 of 4, 4 of 5, 7 of 10.
+def least_threshold(holders: int, corrupt: int = 0) -> int:
+    """The fewest holders t of k that may open a sum, so that 2t - k is above `corrupt`: 3 of 5 for none, 4 for 1 or 2.
 
-    With a threshold t of k, a node that shows different holders different rosters needs 2t - k corrupt ones to have
-    both signed by t holders, which is what each of them asks for before it opens. A bare majority leaves that at 1; two
-    thirds make it a third of the committee or more (3 where 4 of 5 open). Members insist on it whatever the node
-    proposes, since the sum's parameters are the node's word.
+    A node that shows different holders different rosters needs 2t - k corrupt ones to have both signed by t holders,
+    which is what each of them asks for before it opens.
     """
-    return -(-2 * holders // 3)
+    return (holders + corrupt) // 2 + 1
+
+
+def corrupt_holders(threshold: int, holders: int) -> int:
+    """How many corrupt holders a committee withstands beside a node that lies: 2t - k - 1."""
+    return 2 * threshold - holders - 1
 
 
 def member_names(role: str, count: int) -> tuple[str, ...]:

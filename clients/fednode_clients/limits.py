@@ -5,11 +5,21 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fednode.errors import ConfigError, PeerFault
+from fednode.members import corrupt_holders, least_threshold
 from fednode.protocol.headroom import update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
+from fednode_crypto import SumParams
 
 _RENAMED = {"min-survivors": "floor-survivors", "z-min": "min-noise"}
+_OF_THE_RUN = {
+    "max-staleness": "staleness",
+    "schemes": "scheme",
+    "min-threshold": "threshold",
+    "max-epsilon": "epsilon",
+    "colluders": "assumed-colluders",
+}
+"""The setting of a run that says what a member of its own must allow; `delta` has the same name on both sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,10 @@ class MemberLimits:
     `floor_survivors`: fewest updates in a sum that is opened. `min_noise`: least noise multiplier of a released sum
     (noise over clip, honest survivors only). `max_rounds`: most rounds of one task. `max_staleness`: how many versions
     the model of an update may lag behind the round's; above 0, a lying node can choose among these models for each
-    client. `max_tasks`: most open tasks, since each keeps something on the member's disk.
+    client. `max_tasks`: most open tasks, since each keeps something on the member's disk. `schemes`: the secure sums
+    that it takes part in. `min_threshold`: fewest holders that open a sum. `max_corrupt`: how many corrupt holders the
+    committee must withstand beside a node that lies: 2t - k > c. `max_epsilon`: the privacy, at `delta`, that all
+    rounds of all tasks together may cost its data. `colluders`: survivors whose noise it does not count on.
     """
 
     floor_survivors: int = 2
@@ -27,17 +40,28 @@ class MemberLimits:
     max_rounds: int = 1_000
     max_staleness: int = 0
     max_tasks: int = 1_000
+    schemes: tuple[str, ...] = ("ring",)
+    min_threshold: int = 2
+    max_corrupt: int = 1
+    max_epsilon: float = 8.0
+    delta: float = 1e-5
+    colluders: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.delta < 1.0:
+            raise ConfigError(f"delta is {self.delta!r}; expected a number between 0 and 1")
+        if self.max_corrupt < 0 or self.colluders < 0:
+            raise ConfigError("max-corrupt and colluders must not be negative; 0 counts on every holder and client")
 
     def configured(self, node: Mapping[str, object], run: Mapping[str, object], *, simulated: bool) -> "MemberLimits":
         """Return the limits that the node's own configuration sets; a run's can make the first three stricter.
 
-        For a simulated member, the run's configuration replaces the node's. Raises `ConfigError`.
+        A simulated member, whose keys the run has made, gets what that run needs. Raises `ConfigError`.
         """
         for old, new in _RENAMED.items():
             if old in node:
                 raise ConfigError(f"this version knows no limit {old}; call it {new} in the node's configuration")
-        own = {**run, **({"max-staleness": run["staleness"]} if "staleness" in run else {}), **node}
-        limits = replace(self, **self._given(own if simulated else node))
+        limits = replace(self, **self._given({**run, **_needs(run), **node} if simulated else node))
         asked = replace(limits, **self._given(run))
         return replace(
             limits,
@@ -52,11 +76,23 @@ class MemberLimits:
             key = field.name.replace("_", "-")
             if key in config:
                 kind = type(getattr(self, field.name))
+                if kind is tuple:
+                    given[field.name] = tuple(word.strip() for word in str(config[key]).split(","))
+                    continue
                 try:
                     given[field.name] = kind(str(config[key]))
                 except ValueError:
                     raise ConfigError(f"{key} is {config[key]!r}; expected a number ({kind.__name__})") from None
         return given
+
+    def check_sum(self, params: SumParams) -> None:
+        """Return if a task's secure sum is within these limits. Raises `PeerFault`: SCHEME_FLOOR, LOW_THRESHOLD."""
+        if params.scheme not in self.schemes:
+            mine = ", ".join(self.schemes)
+            raise PeerFault(Reason.SCHEME_FLOOR, f"the sum is {params.scheme}; in my configuration schemes is {mine}")
+        least = max(self.min_threshold, least_threshold(params.holders, self.max_corrupt))
+        if params.threshold < least:
+            raise PeerFault(Reason.LOW_THRESHOLD, f"{params.threshold} of {params.holders} open, my minimum is {least}")
 
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.
@@ -84,3 +120,11 @@ class MemberLimits:
             raise PeerFault(Reason.STALENESS, f"staleness is {terms.staleness}, my maximum {self.max_staleness}")
         if spec.round > self.max_rounds:
             raise PeerFault(Reason.ROUND_CAP, f"round {spec.round} of {spec.task}, my maximum is {self.max_rounds}")
+
+
+def _needs(run: Mapping[str, object]) -> dict[str, object]:
+    """What a run's configuration asks of the members whose keys it made."""
+    needs = {limit: run[setting] for limit, setting in _OF_THE_RUN.items() if setting in run}
+    if "threshold" in run and "holders" in run:
+        needs["max-corrupt"] = corrupt_holders(int(str(run["threshold"])), int(str(run["holders"])))
+    return needs

@@ -6,6 +6,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fednode.members import corrupt_holders
 from fednode.protocol.spec import Terms
 from fednode.reports import Claim, Claims
 from fednode.reports.figures import plural
@@ -38,11 +39,6 @@ class Reached:
     spared: int
 
 
-def corrupt_holders(params: SumParams) -> int:
-    """How many corrupt holders `ring` withstands beside a node that lies: 2t - k - 1."""
-    return 2 * params.threshold - params.holders - 1
-
-
 def adversary(params: SumParams) -> str:
     """Completes the sentence "the secure sum withstands ..."."""
     if params.scheme == "bfv":
@@ -50,7 +46,7 @@ def adversary(params: SumParams) -> str:
             "a node that follows the protocol and looks at all it gets, with fewer holders than it takes to open; "
             f"not a node that lies: {ONE_LIE}"
         )
-    most = corrupt_holders(params)
+    most = corrupt_holders(params.threshold, params.holders)
     beside = f"and up to {plural(most, 'corrupt holder')}" if most else "but no corrupt holder"
     return f"a node that lies, together with any clients {beside}, as long as two of the survivors are honest"
 
@@ -59,7 +55,7 @@ def committee_warnings(params: SumParams) -> list[str]:
     """Weaknesses of the committee and the scheme that are known before the first round."""
     if params.scheme == "bfv":
         return [f"bfv does not withstand a node that lies: {ONE_LIE}; ring does"]
-    if corrupt_holders(params) > 0:
+    if corrupt_holders(params.threshold, params.holders) > 0:
         return []
     chosen = f"with {params.threshold} of {params.holders} holders"
     return [
@@ -159,7 +155,7 @@ def _assumed(terms: Terms, params: SumParams, reached: Reached) -> Iterable[Clai
 
 
 def _assumed_of_ring(params: SumParams) -> Iterable[Claim]:
-    enough = corrupt_holders(params) + 1
+    enough = corrupt_holders(params.threshold, params.holders) + 1
     few = "No holder is corrupt" if enough == 1 else f"Fewer than {enough} of {params.holders} holders are corrupt"
     yield Claim(f"{few}, if the node lies", "with more it can have two sums opened, and so read one client's update")
     yield Claim(

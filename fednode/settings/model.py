@@ -66,8 +66,8 @@ def _committee(settings: SettingFields) -> Iterator[ClashError]:
     if needed < least:
         yield ClashError(
             ("threshold", "holders"),
-            f"threshold {needed} of {holders} holders lets too few corrupt ones open two different sums, so members "
-            f"refuse it: raise threshold to {least} or more",
+            f"threshold {needed} of {holders} holders lets a lying node have two sums opened, so members refuse it: "
+            f"raise threshold to {least} or more",
         )
 
 

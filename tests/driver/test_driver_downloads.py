@@ -220,7 +220,7 @@ def test_an_update_that_does_not_say_is_refused(lazy, attached):
 
 
 def test_members_that_did_not_agree_to_staleness_refuse_it(tmp_path):
-    cohort = FakeCohort(tmp_path, LAZY, limits=kit.MemberLimits())
+    cohort = FakeCohort(tmp_path, LAZY, limits=kit.wide_limits())
     outcome = cohort.begun().run_round(1)
     assert outcome.cause == "too-few-survivors"
     assert {reason for _, reason in outcome.rejected} == {"refused: staleness"}

@@ -267,7 +267,7 @@ def test_a_stop_while_waiting_for_nodes(cohort):
 
 def test_a_failed_round_is_told_and_raised_with_its_cause(cohort):
     for name in ("client-1", "client-2"):
-        cohort.limits = kit.MemberLimits(max_rounds=1)
+        cohort.limits = kit.wide_limits(max_rounds=1)
         cohort.restart(name)
     seen = []
     with pytest.raises(TooFewSurvivors, match="round 2 ended without a release: 2 of 4 updates arrived"):

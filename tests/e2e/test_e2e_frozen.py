@@ -71,6 +71,7 @@ def run(root, *, forgetful: bool, staleness: int = 0):
 
     names = member_names("client", CLIENTS) + member_names("holder", HOLDERS)
     config = {"clients": CLIENTS, "holders": HOLDERS, "key-root": str(root / "keys"), "staleness": staleness}
+    config["epsilon"] = 1e6
     rounds, seen = [], []
     grid = InProcGrid(app_of(forgetful=forgetful, seen=seen), names, config)
     with Ledger.open(root / "ledger.jsonl", Budget(1e6, 1e-5), clock, task.name) as ledger:

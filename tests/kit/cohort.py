@@ -4,6 +4,7 @@ What members say is what `fednode_clients` says; what is fake is the way there, 
 """
 
 import hashlib
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,12 @@ class Size:
         return member_names("holder", self.holders)
 
 
+def wide_limits(**changes: Any) -> MemberLimits:
+    """Limits that take part in both schemes, 2 of 3 and any number of rounds; the defaults do not."""
+    wide = {"schemes": ("ring", "bfv"), "max_corrupt": 0, "max_epsilon": math.inf}
+    return MemberLimits(**(wide | changes))
+
+
 @dataclass(frozen=True)
 class FakeSum:
     """What training would give."""
@@ -130,7 +137,7 @@ class FakeCohort:
     ) -> None:
         self.root, self.size = root, size or Size()
         self.scheme = scheme or (InsecurePlainSum() if self.size.scheme == "bfv" else real_scheme(self.size.scheme))
-        self.limits = limits or MemberLimits(max_staleness=self.size.staleness)
+        self.limits = limits or wide_limits(max_staleness=self.size.staleness)
         self.frozen: dict[str, NDArray[np.float32]] = {}
         self.cohort = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
         self.plain: dict[str, NDArray[np.int64]] = {}

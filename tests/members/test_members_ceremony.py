@@ -4,7 +4,7 @@ import secrets
 from dataclasses import replace
 
 import pytest
-from kit.cohort import TASK, FakeCohort, Size
+from kit.cohort import TASK, FakeCohort, Size, wide_limits
 
 from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import PeerFault
@@ -16,7 +16,6 @@ from fednode_clients.client.client import Client
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import verified_card
-from fednode_clients.limits import MemberLimits
 from fednode_crypto import SystemRng, WrongParameters, scheme
 from fednode_crypto.identity import SigningKey
 
@@ -87,7 +86,7 @@ def test_a_cohort_with_other_keys_under_my_name(kit, tmp_path):
     mine = KeyFolder.create(tmp_path / "mine", "holder-2", root.public)
     card = TaskCard(TASK, other_cohort(kit, root), kit.size.sum_params())
     with pytest.raises(PeerFault, match="not-enrolled"):
-        verified_card(mine, TASK, card.parts())
+        verified_card(mine, wide_limits(), TASK, card.parts())
 
 
 def test_a_client_holds_no_keys(kit):
@@ -292,5 +291,5 @@ def test_a_scheme_that_the_member_does_not_have(tmp_path):
     def unknown(name):
         raise WrongParameters(f"there is no scheme {name} here")
 
-    client = Client(kit.folder("client-1"), MemberLimits(), unknown, SystemRng())
+    client = Client(kit.folder("client-1"), wide_limits(), unknown, SystemRng())
     must_refuse(lambda: client.take_task(ask_frame("task", TASK, parts)), "unknown-scheme")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kit.cohort import TASK, FakeCohort, FakeSum, Size
+from kit.cohort import TASK, FakeCohort, FakeSum, Size, wide_limits
 from kit.history.judging import judge
 
 from fednode.disk import atomic as files
@@ -15,7 +15,6 @@ from fednode.protocol.model import model_digest
 from fednode.protocol.requests import ask_frame
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.client.client import Client
-from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 
 MODEL = model_digest({"w": np.zeros(5, dtype=np.float32)})
@@ -132,18 +131,18 @@ def test_a_holder_sends_no_updates(desk):
 
 
 def test_floor_of_survivors(tmp_path):
-    desk = Desk(tmp_path, MemberLimits(floor_survivors=3))
+    desk = Desk(tmp_path, wide_limits(floor_survivors=3))
     desk.must_refuse(desk.spec(min_survivors=2, assumed_colluders=0), "min-survivors")
     assert judge(desk.client, desk.spec()) is None
     # two honest ones are the least, whatever the floor
-    desk.kit.limits = MemberLimits()
+    desk.kit.limits = wide_limits()
     desk.restart()
     desk.must_refuse(desk.spec(min_survivors=2, assumed_colluders=1), "min-survivors")
     desk.must_refuse(desk.spec(min_survivors=1, assumed_colluders=0), "min-survivors")
 
 
 def test_floor_of_noise(tmp_path):
-    desk = Desk(tmp_path, MemberLimits(min_noise=1.0))
+    desk = Desk(tmp_path, wide_limits(min_noise=1.0))
     desk.must_refuse(desk.spec(local_variance=1 << 14), "noise-floor")
     desk.must_refuse(desk.spec(clip=8.0), "noise-floor")
     desk.must_refuse(desk.spec(grid_bits=12), "noise-floor")
@@ -151,7 +150,7 @@ def test_floor_of_noise(tmp_path):
 
 
 def test_cap_of_rounds_by_number(tmp_path):
-    desk = Desk(tmp_path, MemberLimits(max_rounds=2))
+    desk = Desk(tmp_path, wide_limits(max_rounds=2))
     desk.join(desk.spec(1))
     desk.join(desk.spec(2))
     desk.must_refuse(desk.spec(3), "round-cap")
@@ -161,7 +160,7 @@ def test_cap_of_rounds_counts_those_joined(tmp_path):
     desk = Desk(tmp_path)
     for number in (7, 8):
         desk.join(desk.spec(number))
-    desk.kit.limits = MemberLimits(max_rounds=2)
+    desk.kit.limits = wide_limits(max_rounds=2)
     desk.restart()
     desk.must_refuse(desk.spec(1), "round-cap")
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from kit.cohort import TASK, FakeCohort, Size
+from kit.cohort import TASK, FakeCohort, Size, wide_limits
 
 from fednode.disk import atomic as files
 from fednode.driver.steps.ceremony import AgreedKey, agree_on_key
@@ -12,7 +12,6 @@ from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 
@@ -186,7 +185,7 @@ def test_a_lost_answer_is_not_made_a_second_time(desk):
 
 
 def test_its_own_floor_of_survivors(tmp_path):
-    desk = Desk(tmp_path, MemberLimits(floor_survivors=4))
+    desk = Desk(tmp_path, wide_limits(floor_survivors=4))
     desk.must_refuse(desk.frame(), "min-survivors")
     spec = replace(desk.spec(), terms=replace(desk.spec().terms, min_survivors=4))
     desk.must_refuse(desk.frame(spec=spec), "min-survivors")
@@ -200,7 +199,7 @@ def test_a_floor_that_no_cohort_can_reach_is_no_promise_of_noise(tmp_path):
     crowd = replace(desk.spec().terms, min_survivors=1_000_000, local_variance=1)
     desk.must_refuse(desk.frame(spec=replace(desk.spec(), terms=crowd)), "min-survivors")
     with pytest.raises(PeerFault, match="min-survivors"):
-        MemberLimits().check(replace(desk.spec(), terms=crowd), 4)
+        wide_limits().check(replace(desk.spec(), terms=crowd), 4)
 
 
 def test_the_floor_of_noise_counts_what_rounding_adds(tmp_path):
@@ -209,11 +208,11 @@ def test_the_floor_of_noise_counts_what_rounding_adds(tmp_path):
     coarse = replace(spec.terms, grid_bits=0, local_variance=1)
     assert coarse.noise_multiplier(10_000) < 0.02 < 0.5 < coarse.noise_multiplier()
     with pytest.raises(PeerFault, match="noise-floor"):
-        MemberLimits(min_noise=0.5).check(replace(spec, terms=coarse), 4)
+        wide_limits(min_noise=0.5).check(replace(spec, terms=coarse), 4)
 
 
 def test_its_own_floor_of_noise(tmp_path):
-    desk = Desk(tmp_path, MemberLimits(min_noise=1.0))
+    desk = Desk(tmp_path, wide_limits(min_noise=1.0))
     floor = desk.spec().terms
     assert floor.noise_multiplier() == pytest.approx(2**0.5)
     quiet = replace(desk.spec(), terms=replace(floor, local_variance=1 << 14))
@@ -224,7 +223,7 @@ def test_its_own_floor_of_noise(tmp_path):
 
 
 def test_its_own_cap_of_rounds(tmp_path):
-    desk = Desk(tmp_path, MemberLimits(max_rounds=2))
+    desk = Desk(tmp_path, wide_limits(max_rounds=2))
     for number in (1, 2):
         assert desk.ask(desk.frame(spec=desk.spec(number))).head.round == number
     desk.must_refuse(desk.frame(spec=desk.spec(3)), "round-cap")
@@ -234,7 +233,7 @@ def test_a_cap_that_was_lowered_counts_what_was_opened_before(tmp_path):
     desk = Desk(tmp_path)
     for number in (5, 6, 7):
         desk.ask(desk.frame(spec=desk.spec(number)))
-    desk.kit.limits = MemberLimits(max_rounds=2)
+    desk.kit.limits = wide_limits(max_rounds=2)
     desk.kit.restart("holder-1")
     desk.must_refuse(desk.frame(spec=desk.spec(1)), "round-cap")
 

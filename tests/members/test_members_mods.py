@@ -5,7 +5,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from kit.cache.chunking import chunked, outline_of
-from kit.cohort import TASK, FakeCohort, FakeSum, Size, place
+from kit.cohort import TASK, FakeCohort, FakeSum, Size, place, wide_limits
 
 from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import ConfigError, PeerFault, StoreError
@@ -112,7 +112,7 @@ def test_a_repeated_message_gets_the_same_bytes_without_training(stage):
 
 
 def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
-    stage = Stage(tmp_path, MemberLimits(min_noise=5.0))
+    stage = Stage(tmp_path, wide_limits(min_noise=5.0))
     assert reason_of(stage.run(stage.message(), honest)) == "noise-floor"
     assert stage.seen == []
 
@@ -404,7 +404,7 @@ def test_limits_come_from_the_members_own_configuration(tmp_path):
     client = kit.members("client-1").client(
         NodeContext(1, own, {"floor-survivors": 1, "min-noise": 0.0, "max-tasks": 10**6})
     )
-    assert client._limits == MemberLimits(7, 2.0, 5, max_tasks=7)
+    assert client._limits == wide_limits(floor_survivors=7, min_noise=2.0, max_rounds=5, max_tasks=7)
 
 
 @pytest.mark.parametrize(

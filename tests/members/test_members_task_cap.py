@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.cohort import TASK, FakeCohort, Size
+from kit.cohort import TASK, FakeCohort, Size, wide_limits
 
 from fednode.driver.steps.ceremony import agree_on_key
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
-from fednode_clients.limits import MemberLimits
 from fednode_crypto import scheme
 from fednode_crypto.identity import SigningKey
 
@@ -77,7 +76,7 @@ def give(kit: FakeCohort, member: str, card: TaskCard) -> None:
 
 
 def test_a_ceremony_too_many_is_refused_before_a_secret_is_kept(tmp_path: Path) -> None:
-    kit = FakeCohort(tmp_path, Size(clients=3, holders=2), None, MemberLimits(max_tasks=1))
+    kit = FakeCohort(tmp_path, Size(clients=3, holders=2), None, wide_limits(max_tasks=1))
     agreed = agree_on_key(kit.node(), kit.task())
     before = files(kit.folder("holder-1"))
     card = replace(agreed.card, task="another")
@@ -91,7 +90,7 @@ def test_a_ceremony_too_many_is_refused_before_a_secret_is_kept(tmp_path: Path) 
 @pytest.mark.parametrize("member", ["client-1", "holder-1"])
 def test_tasks_that_were_closed_make_room_and_stay_refused_for_ever(tmp_path: Path, member: str) -> None:
     """Whoever speaks in the node's place fills the cap; the member's owner empties it, and opens nothing by that."""
-    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), MemberLimits(max_tasks=2))
+    kit = FakeCohort(tmp_path, BOXED, scheme("ring"), wide_limits(max_tasks=2))
     task, taken = kit.task(), []
     for _ in range(3):
         fresh = [f"made-up-{len(taken) + number}" for number in range(2)]

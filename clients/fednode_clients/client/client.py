@@ -49,7 +49,7 @@ class Client:
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task and its joint key, keep them, answer "ready". Raises `PeerFault` with the reason to refuse."""
         task, parts = read_ask("task", frame)
-        self._remember(verified_task(self.folder, self._schemes, task, parts, self._limits.max_tasks))
+        self._remember(verified_task(self.folder, self._schemes, self._limits, task, parts))
         return self.folder.signer.write("ready", Topic(task))
 
     def join(self, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> ModelCopy | bytes:
@@ -162,7 +162,7 @@ class Client:
     def _task(self, task: str) -> tuple[KnownTask, Sealer]:
         self.folder.tasks.require_open(task)
         if task not in self._known:
-            self._remember(recalled_task(self.folder, self._schemes, task))
+            self._remember(recalled_task(self.folder, self._schemes, self._limits, task))
         return self._known[task]
 
     def _remember(self, known: KnownTask) -> None:

@@ -12,6 +12,7 @@ from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.audit_log import damaged
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import KnownTask, Schemes, recalled_task, scheme_of, verified_card, verified_task
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import CryptoError, KeyedScheme, Rng, Tampered
 from fednode_crypto.identity import open_box, seal_box
 from fednode_crypto.interfaces import Contribution, HolderShare
@@ -20,8 +21,8 @@ from fednode_crypto.interfaces import Contribution, HolderShare
 class KeyCeremony:
     """Makes one holder's parts of joint keys, and keeps its shares in the key folder."""
 
-    def __init__(self, folder: KeyFolder, schemes: Schemes, rng: Rng, most_tasks: int) -> None:
-        self.folder, self._schemes, self._rng, self._most_tasks = folder, schemes, rng, most_tasks
+    def __init__(self, folder: KeyFolder, limits: MemberLimits, schemes: Schemes, rng: Rng) -> None:
+        self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
         self._known: dict[str, tuple[KnownTask, HolderShare]] = {}
 
     def steps(self) -> Mapping[str, Callable[[bytes], Envelope]]:
@@ -36,7 +37,7 @@ class KeyCeremony:
     def commit(self, frame: bytes) -> Envelope:
         """Draw a part of the joint key and commit to it; asked again, commit to the same part."""
         task, parts = read_ask("key-commit", frame)
-        card, me = verified_card(self.folder, task, parts)
+        card, me = verified_card(self.folder, self._limits, task, parts)
         if me.role != "holder":
             raise PeerFault(Reason.NOT_A_HOLDER, f"{self.folder.name} holds no keys")
         if self.folder.state.get(f"share/{task}") is not None:
@@ -61,7 +62,7 @@ class KeyCeremony:
                 raise _damaged(self.folder, card.task) from error
         point = card.cohort.member(self.folder.name).point
         made = scheme.contribute(card.sum_params, card.key_context(), point, self._rng)
-        self.folder.tasks.admit(card.task, self._most_tasks)
+        self.folder.tasks.admit(card.task, self._limits.max_tasks)
         self.folder.state.put(f"key-secret/{card.task}", made.private_bytes())
         return made
 
@@ -90,7 +91,7 @@ class KeyCeremony:
         """Check each part against its commitment, open the boxes, keep this holder's share of the joint secret."""
         task, parts = read_ask("key-join", frame)
         card = self._card(task)
-        known = verified_task(self.folder, self._schemes, task, card.parts() | _without_shares(parts), self._most_tasks)
+        known = verified_task(self.folder, self._schemes, self._limits, task, card.parts() | _without_shares(parts))
         shares = {holder.point: self._share(card, holder.name, holder.point, parts) for holder in card.cohort.holders}
         try:
             share = keyed(card, self._schemes).join(card.sum_params, card.key_context(), shares)
@@ -139,7 +140,7 @@ class KeyCeremony:
             kept = self.folder.state.get(f"share/{task}")
             if kept is None:
                 raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} has no share of a key for {task}")
-            known = recalled_task(self.folder, self._schemes, task)
+            known = recalled_task(self.folder, self._schemes, self._limits, task)
             card, scheme = known.card, keyed(known.card, self._schemes)
             try:
                 share = scheme.restore_share(card.sum_params, card.key_context(), kept)
@@ -156,7 +157,9 @@ class KeyCeremony:
         kept = self.folder.state.get(f"key-card/{task}")
         if kept is None:
             raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} was never asked to commit to {task}")
-        return TaskCard.from_parts(task, split_parts(kept, 2))
+        card = TaskCard.from_parts(task, split_parts(kept, 2))
+        self._limits.check_sum(card.sum_params)
+        return card
 
 
 def keyed(card: TaskCard, schemes: Schemes) -> KeyedScheme:

@@ -28,7 +28,7 @@ class Holder:
 
     def __init__(self, folder: KeyFolder, limits: MemberLimits, schemes: Schemes, rng: Rng) -> None:
         self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
-        self._ceremony = KeyCeremony(folder, schemes, rng, limits.max_tasks)
+        self._ceremony = KeyCeremony(folder, limits, schemes, rng)
         self._boxes = BoxStore(folder)
         self._known: dict[str, KnownTask] = {}
 
@@ -58,7 +58,7 @@ class Holder:
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task of a boxed scheme, keep it, answer "ready". Raises `PeerFault`."""
         task, parts = read_ask("task", frame)
-        known = verified_task(self.folder, self._schemes, task, parts, self._limits.max_tasks)
+        known = verified_task(self.folder, self._schemes, self._limits, task, parts)
         if known.me.role != "holder":
             raise PeerFault(Reason.NOT_A_HOLDER, f"{self.folder.name} holds no keys")
         self._known[task] = known
@@ -209,7 +209,7 @@ class Holder:
     def _task(self, task: str) -> KnownTask:
         self.folder.tasks.require_open(task)
         if task not in self._known:
-            self._known[task] = recalled_task(self.folder, self._schemes, task)
+            self._known[task] = recalled_task(self.folder, self._schemes, self._limits, task)
         return self._known[task]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fednode.errors import PeerFault
-from fednode.members import least_threshold
 from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import KeyParts, TaskCard, read_ask
@@ -12,6 +11,7 @@ from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import CryptoError, KeyedScheme, SumScheme, WrongParameters
 from fednode_crypto.interfaces import JointKey
 
@@ -49,11 +49,13 @@ class KnownTask:
         return bytes(32) if self.key is None else self.key.digest()
 
 
-def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tuple[TaskCard, Member]:
-    """The card, checked against the folder's own enrolment key and the least threshold, and this member in it.
+def verified_card(
+    folder: KeyFolder, limits: MemberLimits, task: str, parts: dict[str, bytes]
+) -> tuple[TaskCard, Member]:
+    """The card, checked against the folder's own enrolment key and the member's limits, and this member in it.
 
     Raises `PeerFault`: what `TaskCard.from_parts` raises, OVERSIZE, RETIRED, UNKNOWN_COHORT, NOT_ENROLLED if the cohort
-    has other keys under this name, ANOTHER_COMMITTEE, TOO_MANY, LOW_THRESHOLD.
+    has other keys under this name, ANOTHER_COMMITTEE, TOO_MANY, SCHEME_FLOOR, LOW_THRESHOLD.
     """
     folder.tasks.require_open(task)
     card = TaskCard.from_parts(task, parts)
@@ -70,9 +72,7 @@ def verified_card(folder: KeyFolder, task: str, parts: dict[str, bytes]) -> tupl
     if params.summands > most:
         # more summands mean a larger field of the shares, and mixed answers would reveal more
         raise PeerFault(Reason.TOO_MANY, f"a sum of up to {params.summands} updates, the cohort has {most} members")
-    least = least_threshold(params.holders)
-    if params.threshold < least:
-        raise PeerFault(Reason.LOW_THRESHOLD, f"{params.threshold} of {params.holders} open, my minimum is {least}")
+    limits.check_sum(params)
     return card, me
 
 
@@ -91,15 +91,14 @@ def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:
 
 
 def verified_task(
-    folder: KeyFolder, schemes: Schemes, task: str, parts: dict[str, bytes], most: int | None = None
+    folder: KeyFolder, schemes: Schemes, limits: MemberLimits, task: str, parts: dict[str, bytes]
 ) -> KnownTask:
     """Check a task, recompute the joint key from the signed parts, and keep both.
 
-    `most` is the member's limit of open tasks; None for a task taken before. Raises `PeerFault`: what `verified_card`
-    raises, TASK_CAP, BAD_KEY_PART for a part that its holder did not commit to, SECOND_KEY if the task is known with
-    another cohort or key.
+    Raises `PeerFault`: what `verified_card` raises, TASK_CAP, BAD_KEY_PART for a part that its holder did not commit
+    to, SECOND_KEY if the task is known with another cohort or key.
     """
-    card, me = verified_card(folder, task, parts)
+    card, me = verified_card(folder, limits, task, parts)
     scheme = scheme_of(card, schemes)
     published = KeyParts({}, {}) if scheme.boxed else KeyParts.from_parts(parts).verified(card)
     key = None if scheme.boxed else _joint_key(scheme, card, published)
@@ -109,8 +108,7 @@ def verified_task(
     if earlier not in (None, wanted):
         raise PeerFault(Reason.SECOND_KEY, f"{task} has another joint key, cohort or sum already")
     if earlier is None:
-        if most is not None:
-            folder.tasks.admit(task, most)
+        folder.tasks.admit(task, limits.max_tasks)
         folder.state.put(f"task/{task}", join_parts(card.parts() | published.parts()))
         folder.state.put(f"task-key/{task}", wanted)
     return known
@@ -127,9 +125,9 @@ def _joint_key(scheme: KeyedScheme, card: TaskCard, published: KeyParts) -> Join
         raise PeerFault(Reason.BAD_KEY_PART, str(error)) from error
 
 
-def recalled_task(folder: KeyFolder, schemes: Schemes, task: str) -> KnownTask:
-    """The task as it was kept. Raises `PeerFault` UNKNOWN_TASK."""
+def recalled_task(folder: KeyFolder, schemes: Schemes, limits: MemberLimits, task: str) -> KnownTask:
+    """The task as it was kept. Raises `PeerFault` UNKNOWN_TASK, or as `verified_task` if limits have changed since."""
     kept = folder.state.get(f"task/{task}")
     if kept is None:
         raise PeerFault(Reason.UNKNOWN_TASK, f"{task} was never given to {folder.name}")
-    return verified_task(folder, schemes, task, split_parts(kept, _MAX_PARTS))
+    return verified_task(folder, schemes, limits, task, split_parts(kept, _MAX_PARTS))

@@ -10,12 +10,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kit.cohort import Size
+from kit.cohort import Size, wide_limits
 from kit.crypto.algebra import centred
 from kit.crypto.attacker import LyingNode, Refused, lying_node, real_cohort
 
 from fednode_clients.holder.holder import Holder
-from fednode_clients.limits import MemberLimits
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.hazmat.ring import Mask, mask_block
 from fednode_crypto.ring.context import public_keys, ring_context
@@ -26,7 +25,7 @@ HOLDERS = SIZE.holder_names
 
 @pytest.fixture
 def node(tmp_path):
-    return lying_node(real_cohort(tmp_path, SIZE, MemberLimits(floor_survivors=3)))
+    return lying_node(real_cohort(tmp_path, SIZE, wide_limits(floor_survivors=3)))
 
 
 def rosters(node: LyingNode):

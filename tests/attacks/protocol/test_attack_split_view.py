@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kit.cohort import wide_limits
 from kit.crypto.algebra import centred, interpolated, unmasked
 from kit.crypto.attacker import RING, LyingNode, Refused, lying_node, real_cohort
 
@@ -87,10 +88,9 @@ def test_two_rosters_never_both_open_with_four_of_five(ring, corrupt, first):
     assert not points or not opens_victim(ring, points)
 
 
-def test_control_three_of_five_and_one_corrupt_holder_give_one_update_away(tmp_path, monkeypatch):
-    # members would refuse this threshold: the control is what would happen if they did not
-    monkeypatch.setattr("fednode_clients.keyfolder.tasks.least_threshold", lambda holders: holders // 2 + 1)
-    node = lying_node(real_cohort(tmp_path, replace(RING, threshold=3)))
+def test_control_three_of_five_and_one_corrupt_holder_give_one_update_away(tmp_path):
+    # members whose max-corrupt is 0; by default they would refuse this threshold
+    node = lying_node(real_cohort(tmp_path, replace(RING, threshold=3), wide_limits()))
     views = two_views(node, corrupt=1, first=2)
     everybody, rest = (
         node.combined(names, view) for names, view in zip((node.names, node.names[1:]), views, strict=True)

@@ -197,7 +197,7 @@ def test_weak_parameters_cannot_be_named_at_all(node):
 
 
 @pytest.mark.parametrize("threshold", [2, 3])
-def test_less_than_two_thirds_of_the_holders_is_no_threshold(ring, threshold):
+def test_a_threshold_that_one_corrupt_holder_breaks_is_refused_by_default(ring, threshold):
     """With 3 of 5, which a lying node might name in a new task, one corrupt holder would be too many."""
     few = TaskCard("task-2", ring.cohort.cohort, replace(ring.spec.sum_params, threshold=threshold))
     for name in ("client-1", "holder-1"):

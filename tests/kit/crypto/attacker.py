@@ -1,6 +1,7 @@
 """A node that lies: it has collected a round of a `FakeCohort`, nobody was asked to open it, and now it asks what it
 likes."""
 
+import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,9 @@ class Refused(Exception):
 
 
 def real_cohort(root: Path, size: Size = RING, limits: MemberLimits | None = None) -> FakeCohort:
+    """By default, under `ring`, members with default limits, but any number of rounds."""
+    if limits is None and size.scheme == "ring":
+        limits = MemberLimits(max_staleness=size.staleness, max_epsilon=math.inf)
     return FakeCohort(root, size, scheme(size.scheme), limits)
 
 
