@@ -89,8 +89,8 @@ class Size:
 
 
 def wide_limits(**changes: Any) -> MemberLimits:
-    """Limits that take part in both schemes, 2 of 3 and any number of rounds; the defaults do not."""
-    wide = {"schemes": ("ring", "bfv"), "max_corrupt": 0, "max_epsilon": math.inf}
+    """Limits that take part in both schemes, any majority of holders and any number of rounds; the defaults do not."""
+    wide = {"schemes": ("ring", "bfv"), "min_threshold": 1, "max_corrupt": 0, "max_epsilon": math.inf}
     return MemberLimits(**(wide | changes))
 
 
