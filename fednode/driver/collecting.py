@@ -29,6 +29,7 @@ from fednode.protocol.model import BASIS, Basis
 from fednode.reasons import Reason
 from fednode.round import events
 from fednode.round.machine import Round, State
+from fednode.stores import UpdateId, UpdateLost
 from fednode.wire import join_parts, split_parts
 
 log = logging.getLogger("fednode.driver")
@@ -63,8 +64,13 @@ class Collecting:
         return {name: self._heads[name] for name in clients}
 
     def boxes_of(self, client: str) -> dict[str, bytes]:
-        """All boxes of a client, by name, from the store. Raises `UpdateLost` if the store lost them."""
-        return split_parts(self._stored(client + _BOXES), self._spec.sum_params.holders)
+        """All boxes of a client, by name, as it signed them. Raises `UpdateLost` if the store lost or changed them."""
+        data, signed = self._stored(client + _BOXES), self._heads[client].head.attached()
+        with suppress(PeerFault):
+            boxes = split_parts(data, self._spec.sum_params.holders)
+            if boxes.keys() == signed.keys() - {BASIS} and all(map(_is, boxes.values(), map(signed.get, boxes))):
+                return boxes
+        raise self._changed(client + _BOXES)
 
     # --- out
 
@@ -188,10 +194,16 @@ class Collecting:
         return events.NotKept(client, Reason.NO_ROOM, wait if in_time else None)
 
     def exclude(self, clients: Iterable[str]) -> None:
-        """Remove these clients, whose box a holder could not open, from the sum."""
+        """Remove these clients, whose box a holder could not open, from the sum.
+
+        Raises `UpdateLost` if the store lost or changed the update of one.
+        """
         for name in clients:
             log.warning("round %d: the box of %s does not open; the client is excluded", self._spec.round, name)
-            self._fold = self._fold.remove(name, self._stored(name))
+            payload = self._stored(name)
+            if not _is(payload, self._heads[name].head.sha256):
+                raise self._changed(name)
+            self._fold = self._fold.remove(name, payload)
             self._log.rejected.append((name, Reason.BAD_BOX))
             del self._heads[name]
 
@@ -201,9 +213,17 @@ class Collecting:
             raise RuntimeError(f"the update of {name} in round {self._spec.round} was kept, but is not in the store")
         return data
 
+    def _changed(self, name: str) -> UpdateLost:
+        what = "not what its client signed: another value is under its key; check what else writes to the cache"
+        return UpdateLost(UpdateId(self._spec.task, self._spec.round, name), what)
+
     def why(self, now: Round) -> str:
         """The commonest reason of the clients whose update is missing; "" for none."""
         missing = now.invited - set(now.survivors)
         turned_away = (pair for pair in self._log.discarded if pair[1].startswith(Reason.NO_ROOM))
         noted = [*self._log.rejected, *turned_away]
         return self._log.why(pair for pair in noted if pair[0] in missing)
+
+
+def _is(data: bytes, sha256: bytes | None) -> bool:
+    return hashlib.sha256(data).digest() == sha256

@@ -9,6 +9,7 @@ The directory of the task (`fednode.cache.coherence.round_directory`) keeps whic
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from fednode.cache.coherence import RoundDirectory, too_old
 from fednode.clock import Clock
 from fednode.driver.channel import Request
 from fednode.driver.task import Task
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
@@ -61,6 +62,7 @@ class Downloads:
         self._outline = task.outline
         self._published: dict[int, bytes] = {}
         self._specs: dict[bytes, RoundSpec] = {}
+        self._frames: dict[str, bytes] = {}
         self._openings: dict[bytes, tuple[int, Mapping[str, bytes]]] = {}
         self.directory = RoundDirectory.of((chunk.id for chunk in self._outline.chunks()), _LEASE)
         self.proofs: dict[str, Proof] = {}
@@ -108,6 +110,7 @@ class Downloads:
         """
         if self._published.get(spec.model_version) != spec.model_digest:
             raise RuntimeError("the spec names a model that was not published")
+        self._frames.clear()
         self._specs[spec.digest()] = spec
         for old in list(self._specs)[:-_SPECS]:
             del self._specs[old]
@@ -177,13 +180,22 @@ class Downloads:
         return proof
 
     def frame(self, spec: RoundSpec, digest: bytes, shipment: "Shipment", parts: Mapping[str, bytes]) -> bytes:
-        """The round's request to the clients that get this shipment; packed once for all of them."""
+        """The round's request to the clients that get this shipment; packed once for all of them.
+
+        Raises `StoreError` if the cache gives back another one.
+        """
+        what = f"frame/{digest.hex()}/{(shipment.vouched or b'').hex()}"
 
         def packed() -> bytes:
             vouchers = {} if shipment.vouched is None else self._openings[shipment.vouched][1]
-            return spec_frame("round", spec, {**parts, **vouchers})
+            made = spec_frame("round", spec, {**parts, **vouchers})
+            self._frames[what] = sha256(made).digest()
+            return made
 
-        return self._derived(spec, f"frame/{digest.hex()}/{(shipment.vouched or b'').hex()}", packed)
+        frame = self._derived(spec, what, packed)
+        if self._frames.get(what) not in (None, sha256(frame).digest()):
+            raise StoreError(f"the cache changed the request of round {spec.round}; check what else writes to it")
+        return frame
 
     def chunks(self, spec: RoundSpec, keys: int) -> dict[str, NDArray[np.float32]]:
         """The chunks of the round's model whose bits are in `keys`; each is read and converted once for all clients."""

@@ -98,6 +98,8 @@ class ParameterStore:
         self._writing = Lock()
         self._kept: tuple[ModelManifest, ...] = ()
         self._last = 0
+        # the hash of each manifest, which names the hashes of its chunks: the backend is not believed
+        self._hashes: dict[int, bytes] = {}
         # a queue of keys that may be in the backend; `_free` deletes those that no version needs
         self._unfreed: dict[str, None] = {}
         self._adopt()
@@ -217,6 +219,7 @@ class ParameterStore:
                 manifest = ModelManifest.from_bytes(found.get(self._manifest_key(version)), version)
                 if self._keys(manifest) <= ours.keys():
                     whole.insert(0, manifest)
+                    self._hashes[version] = hashlib.sha256(manifest.to_bytes()).digest()
             if len(whole) == self._keep:
                 break
         self._kept, self._last = tuple(whole), max(ours.values(), default=0)
@@ -241,7 +244,9 @@ class ParameterStore:
                 chunks.append(stored)
             listed.append(StoredArray(name, array.shape, dtype_of(array), tuple(chunks)))
         manifest = ModelManifest(version, metadata, tuple(listed))
-        self._pin(self._manifest_key(version), manifest.to_bytes())
+        data = manifest.to_bytes()
+        self._pin(self._manifest_key(version), data)
+        self._hashes[version] = hashlib.sha256(data).digest()
         return manifest
 
     def _pin(self, key: str, data: bytes) -> None:
@@ -327,21 +332,19 @@ class ParameterStore:
     def _found(self, version: int, wanted: _Wanted) -> tuple[ModelManifest, dict[str, bytes]]:
         key = self._manifest_key(version)
         manifests = self._backend.get_many([key])
-        if key not in manifests:
+        if key not in manifests or version not in self._hashes:
             raise _Absent(key)
-        try:
-            manifest = ModelManifest.from_bytes(manifests[key], version)
-        except PeerFault as fault:
-            raise self._damage(version, key, f"damaged ({fault})") from fault
+        manifest = ModelManifest.from_bytes(self._whole(version, key, self._hashes[version], manifests[key]), version)
         chosen = {self._chunk_key(stored): stored for stored in manifest.chunks() if wanted(stored)}
         values = self._backend.get_many(chosen)
         for key in chosen:
             if key not in values:
                 raise _Absent(key)
-        return manifest, {stored.id: self._whole(version, key, stored, values[key]) for key, stored in chosen.items()}
+        whole = {stored.id: self._whole(version, key, stored.sha256, values[key]) for key, stored in chosen.items()}
+        return manifest, whole
 
-    def _whole(self, version: int, key: str, stored: StoredChunk, value: object) -> bytes:
-        if not isinstance(value, bytes) or hashlib.sha256(value).digest() != stored.sha256:
+    def _whole(self, version: int, key: str, sha256: bytes, value: object) -> bytes:
+        if not isinstance(value, bytes) or hashlib.sha256(value).digest() != sha256:
             raise self._damage(version, key, "damaged: it is not what was written")
         return value
 
