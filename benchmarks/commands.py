@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from fednode.cli.exits import say
 from fednode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def sum_command(
     base = suite.QUICK if quick else suite.SumOptions()
     options = replace(base, **{name: value for name, value in given.items() if value is not None})
     typer.echo(f"secure sums on {cores()} cores, one used by each row")
-    measured = suite.run_sums(options, BenchSession(typer.echo))
+    measured = suite.run_sums(options, BenchSession(say))
     verdicts = limits.judged(measured)
     _finish(out, report.results(measured, verdicts), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
@@ -90,7 +91,7 @@ def cache_command(
 
     options = suite.CacheOptions(_parts(rows) or suite.ROWS, trace, suite.QUICK if quick else suite.FULL)
     typer.echo(f"the cache on {cores()} cores, one used by each row that is timed")
-    measured = suite.run_cache(options, BenchSession(typer.echo))
+    measured = suite.run_cache(options, BenchSession(say))
     verdicts = limits.judged(measured)
     _finish(out, report.results(measured, verdicts), report.words(measured, verdicts))
     raise typer.Exit(exit_code(verdicts))
@@ -122,7 +123,7 @@ def trace_command(
         "sizes": _numbers("--sizes", sizes), "policies": _parts(policies), "seeds": seeds
     }  # fmt: skip
     options = replace(suite.TraceOptions(), **{name: value for name, value in given.items() if value is not None})
-    replayed = suite.run_trace(file, options, BenchSession(typer.echo))
+    replayed = suite.run_trace(file, options, BenchSession(say))
     _finish(out, report.results(replayed), report.words(replayed))
 
 
@@ -132,7 +133,7 @@ def _finish(out: Path, results: "Results", lines: Sequence[str]) -> None:
 
     paths = results.write(out, SystemClock().time())
     for line in ("", *lines, f"written: {paths[0]} and {paths[1]}"):
-        typer.echo(line)
+        say(line)
 
 
 def _parts(text: str | None) -> tuple[str, ...] | None:

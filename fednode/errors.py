@@ -20,6 +20,10 @@ class FednodeError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __str__(self) -> str:
+        """The sentence on one line, for a terminal or a log: it may quote a peer, a file or a path."""
+        return visible(super().__str__().replace("\n", " "))
+
 
 class PeerFault(FednodeError):
     """A peer sent something that cannot be accepted.
@@ -87,6 +91,13 @@ class Interrupted(FednodeError):
     """The operator asked to stop: the ledger is whole, finished rounds are kept."""
 
     exit_code: ClassVar[int] = 130
+
+
+def visible(text: str, keep: str = "") -> str:
+    """`text` with everything escaped that moves a cursor, ends a line or is invisible, except the letters of `keep`."""
+    return "".join(
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )
 
 
 def one_line(text: str, longest: int) -> str:

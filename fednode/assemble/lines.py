@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fednode.clock import Clock, SystemClock
+from fednode.errors import visible
 from fednode.observer import Observer, RoundProgress
 
 _QUIET = 5.0
@@ -34,9 +35,9 @@ class LineObserver(Observer):
         """Where the run's files go, once that is known."""
 
     def say(self, text: str) -> None:
-        """Write the line at once."""
+        """Write the line at once, with whatever could disturb a terminal escaped."""
         self._last = self._clock.now()
-        self._write(text)
+        self._write(visible(text))
 
     def writing_to(self, folder: Path) -> None:
         """Say where."""

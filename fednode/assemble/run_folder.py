@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fednode.clock import Clock
 from fednode.disk.atomic import write_whole
-from fednode.errors import StoreError
+from fednode.errors import StoreError, visible
 from fednode.settings import RunSettings, to_toml
 
 _MEMBERS = "fednode.clients"
@@ -70,13 +70,14 @@ class _RunLogHandler(logging.FileHandler):
         del record
 
     def format(self, record: logging.LogRecord) -> str:
-        """Reduce a member's traceback to type and place.
+        """One line a record, whatever a peer's words in it hold. Reduce a member's traceback to type and place.
 
         In a run on one machine the members' log is ours, and their errors may quote records.
         """
-        if record.exc_info is None or not record.name.startswith(_MEMBERS):
-            return super().format(record)
         bare = copy.copy(record)
+        bare.msg, bare.args = visible(record.getMessage()), ()
+        if record.exc_info is None or not record.name.startswith(_MEMBERS):
+            return visible(super().format(bare), keep="\n")
         bare.exc_info, bare.exc_text, bare.stack_info = None, None, None
         return f"{super().format(bare)}: {_where_raised(record.exc_info[1])}"
 

@@ -11,7 +11,7 @@ import typer
 import fednode
 from fednode.cli.bench import bench_command
 from fednode.cli.cache import cache_app
-from fednode.cli.exits import LEDGER_CAUSES, USAGE, epilog, exit_code_of, sentence_of
+from fednode.cli.exits import LEDGER_CAUSES, USAGE, epilog, exit_code_of, printable, say, sentence_of
 from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
 from fednode.cli.predict import predict_command
@@ -81,5 +81,5 @@ def _never_fail_to_print() -> None:
 
 
 def _say(sentence: str, code: int) -> int:
-    typer.echo(f"fednode: {sentence}", err=True)
+    say(f"fednode: {printable(sentence)}", err=True)
     return code

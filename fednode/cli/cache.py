@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fednode.cli.exits import say
 from fednode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def stats_command(
         typer.echo(exposition(name, stores), nl=False)
         return
     for line in stats_lines(name, stores):
-        _say(line)
+        say(line)
 
 
 @cache_app.command("get", epilog=_RUN_HELP)
@@ -67,10 +68,10 @@ def get_command(
         found = node.found(key, store or "")
         for each in found:
             for line in facts_lines(each):
-                _say(line)
+                say(line)
         if out is not None:
             write_whole(out, node.fetch(_only(found), key), 0o600)
-            _say(f"saved as {out}")
+            say(f"saved as {out}")
 
 
 @cache_app.command("keys", epilog=_RUN_HELP)
@@ -84,7 +85,7 @@ def keys_command(
     with _node(run) as node:
         found = node.keys(prefix, limit, store or "")
     for name, key in found.keys:
-        _say(f"{name}  {key}")
+        say(f"{name}  {key}")
     if found.more:
         typer.echo(f"fednode: there are more than these {len(found.keys)}; give --limit or --prefix", err=True)
 
@@ -107,27 +108,26 @@ def tune_command(
             _show_knobs(node.knobs())
             return
         for name, knob, old, new in node.tune(wanted).made:
-            _say(f"{name}.{knob}: {_number(old)} -> {_number(new)}")
+            say(f"{name}.{knob}: {_number(old)} -> {_number(new)}")
 
 
 def _show_knobs(found: "KnobsAnswer") -> None:
     rows = [(f"{name}.{knob} = {_number(value)}", f"{means}: {span}") for name, knob, value, means, span in found.knobs]
     width = max((len(what) for what, _ in rows), default=0)
     for what, meaning in rows:
-        _say(f"{what:<{width}}  {meaning}")
+        say(f"{what:<{width}}  {meaning}")
     for name in found.fixed:
-        _say(f"{name}: nothing to change while the node runs")
+        say(f"{name}: nothing to change while the node runs")
 
 
 def _node(run: Path | None) -> "LiveNode":
     from fednode.live import LiveNode, live_runs
-    from fednode.live.render import visible
 
     newest, *others = live_runs(run)
     if others:
         named = ", ".join(str(other) for other in others)
         sentence = f"fednode: this is {newest}, the newest that is running; others are running too: {named}"
-        typer.echo(visible(sentence), err=True)
+        say(sentence, err=True)
     return LiveNode(newest)
 
 
@@ -161,9 +161,3 @@ def _only(found: "list[FoundValue]") -> "FoundValue":
 
 def _number(value: float) -> str:
     return f"{value:.15g}"
-
-
-def _say(line: str) -> None:
-    from fednode.live.render import visible
-
-    typer.echo(visible(line))

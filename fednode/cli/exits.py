@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+import typer
+
 from fednode import errors
-from fednode.errors import FednodeError, StoreError
+from fednode.errors import FednodeError, StoreError, visible
 
 UNEXPECTED: Final = 1
 USAGE: Final = errors.ConfigError.exit_code
@@ -48,8 +50,12 @@ def exit_code_of(error: BaseException) -> int:
 
 def printable(text: str) -> str:
     """The text on one line, with whatever could disturb a terminal escaped."""
-    line = " ".join(text.split())
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)
+    return visible(" ".join(text.split()))
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print one line, which may quote a peer, a file or a path, to a terminal that it cannot disturb."""
+    typer.echo(visible(line), err=err)
 
 
 def sentence_of(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fednode.cli.exits import say
 from fednode.errors import ConfigError
 
 keys_app = typer.Typer(
@@ -45,8 +46,8 @@ def _init_enrolment(folder: Path) -> None:
     from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE
 
     public = enrolment.create_enrolment(folder)
-    typer.echo(f"enrolment key {public.raw.hex()}")
-    typer.echo(f"give {folder / PUBLIC_FILE} to every member; {folder / enrolment.KEY_FILE} never leaves this folder")
+    say(f"enrolment key {public.raw.hex()}")
+    say(f"give {folder / PUBLIC_FILE} to every member; {folder / enrolment.KEY_FILE} never leaves this folder")
 
 
 def _init_member(folder: Path, name: str, trust: Path) -> None:
@@ -57,8 +58,8 @@ def _init_member(folder: Path, name: str, trust: Path) -> None:
     enrolment.refuse_bad_name(name)
     member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")
     enrolment.write_card(folder / enrolment.CARD_FILE, member)
-    typer.echo(f"{name} {member.verify_key.raw.hex()}")
-    typer.echo(f"give {folder / enrolment.CARD_FILE} to the enroller, and compare the key above over another channel")
+    say(f"{name} {member.verify_key.raw.hex()}")
+    say(f"give {folder / enrolment.CARD_FILE} to the enroller, and compare the key above over another channel")
 
 
 @keys_app.command("enrol")
@@ -86,7 +87,7 @@ def enrol_command(
     cohort = enrolment.enrol(enrolment.open_enrolment(folder), client, holder)
     write_whole(out, cohort.to_bytes() + b"\n", 0o644)
     clients, holders = plural(len(cohort.clients), "client"), plural(len(cohort.holders), "holder")
-    typer.echo(f"{out}: {clients}, {holders}, digest {cohort.digest().hex()}")
+    say(f"{out}: {clients}, {holders}, digest {cohort.digest().hex()}")
 
 
 @keys_app.command("retire")
@@ -107,9 +108,9 @@ def retire_command(
     from fednode_clients.keyfolder.retire import retire
 
     done = retire(KeyFolder.open(folder), task or ())
-    typer.echo(f"{folder}: {plural(done.closed, 'task')} closed for good")
+    say(f"{folder}: {plural(done.closed, 'task')} closed for good")
     for name in done.unknown:
-        typer.echo(f"{name} was unknown here and is closed too; check that the run's task has exactly this name")
+        say(f"{name} was unknown here and is closed too; check that the run's task has exactly this name")
 
 
 @keys_app.command("show")
@@ -126,4 +127,4 @@ def show_command(
     from fednode.cli import keys_show as showing
 
     for line in showing.describe(place, trust):
-        typer.echo(line)
+        say(line)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fednode.cli.exits import say
+
 
 def ledger_command(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     """Check a run's ledger and compute again what it spent. Nothing is written.
@@ -14,4 +16,4 @@ def ledger_command(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> Non
     from fednode.reports.ledger_check import ledger_lines
 
     for line in ledger_lines(file):
-        typer.echo(line)
+        say(line)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fednode.cli.exits import printable
+from fednode.cli.exits import printable, say
 
 
 def predict_command(
@@ -22,4 +22,4 @@ def predict_command(
     from fednode.assemble import predict
 
     for text, (label, share) in zip(texts, predict(folder, texts), strict=True):
-        typer.echo(f"{printable(label)}  {100 * share:.1f} %  {printable(text)}")
+        say(f"{printable(label)}  {100 * share:.1f} %  {printable(text)}")

@@ -8,6 +8,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from fednode.assemble.lines import LineObserver, describe
+from fednode.errors import visible
 from fednode.observer import RoundProgress
 
 
@@ -41,7 +42,7 @@ class _Bar(Progress):
         """The bar's line, then the two texts: they wrap where the terminal is narrow."""
         yield self.make_tasks_table(self.tasks)
         for text in filter(None, (self.step, self.figures)):
-            yield Text("  " + text)
+            yield Text("  " + visible(text))
 
 
 class BarWatcher(LineObserver):

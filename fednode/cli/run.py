@@ -17,7 +17,7 @@ from fednode.assemble.lines import LineObserver
 from fednode.cli.flags import with_setting_flags
 from fednode.cli.progress import watcher_for, watching
 from fednode.cli.signals import stop_on_interrupt
-from fednode.errors import FednodeError, Interrupted
+from fednode.errors import FednodeError, Interrupted, visible
 from fednode.flower_env import quieten_flower
 from fednode.observer import StopFlag
 from fednode.settings import RunSettings, resolve
@@ -82,7 +82,8 @@ def _run(settings: RunSettings) -> None:
 def _print_rows(rows: Iterable[str]) -> None:
     """Print rows of "name  value". On a terminal, a long value goes on below its beginning."""
     wrapper = textwrap.TextWrapper(max(shutil.get_terminal_size().columns, 40), break_on_hyphens=False)
-    for row in rows:
+    for given in rows:
+        row = visible(given)
         name = re.match(r"\S.*? {2,}", row)
         wrapper.subsequent_indent = " " * (name.end() if name else 0)
         typer.echo(wrapper.fill(row) if name and sys.stdout.isatty() else row)
@@ -94,6 +95,6 @@ def _keep_traceback(error: Exception, watcher: LineObserver) -> None:
         return
     try:
         with (watcher.folder / "run.log").open("a", encoding="utf-8") as log:
-            log.writelines(traceback.format_exception(error))
+            log.write(visible("".join(traceback.format_exception(error)), keep="\n"))
     except OSError as failure:
         watcher.say(f"run.log could not be written: {failure.strerror}")

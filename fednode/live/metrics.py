@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, visible
 from fednode.live.bounded_server import BoundedServer
-from fednode.live.render import visible
 from fednode.live.stats import Inspectable, StoreStats
 
 
@@ -117,4 +116,4 @@ def _registry(run: str, stores: Callable[[], Mapping[str, StoreStats]]) -> Colle
 
 def _label(text: str) -> str:
     """`text` as a terminal may show it; a newline is escaped by the format itself."""
-    return "\n".join(map(visible, text.split("\n")))
+    return visible(text, keep="\n")

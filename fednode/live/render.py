@@ -1,14 +1,9 @@
-"""The node's answers as lines for people. Names and keys are unchanged: print each line through `visible`."""
+"""The node's answers as lines for people. Names and keys are unchanged: print each line through `visible` (errors)."""
 
 from collections.abc import Iterator, Mapping
 
 from fednode.live.schema import FoundValue
 from fednode.live.stats import StoreStats
-
-
-def visible(text: str) -> str:
-    """`text` with everything escaped that moves a cursor or is invisible."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
 def stats_lines(run: str, stores: Mapping[str, StoreStats]) -> Iterator[str]:

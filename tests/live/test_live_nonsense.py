@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from fednode.cli import main
-from fednode.errors import DataError
+from fednode.errors import DataError, visible
 from fednode.live import LiveNode, StoreStats, exposition, unix_socket
 from fednode.live.messages import MOST_ANSWERED, PIECE, line
-from fednode.live.render import visible
 from fednode.live.schema import FoundValue
 
 pytestmark = pytest.mark.thorough
