@@ -4,6 +4,7 @@ from benchmarks.harness.timing import Stopwatch
 from benchmarks.harness.worker import peak_bytes
 from benchmarks.sums.cases import FOLDED, HOLDERS, THRESHOLD, Case, Figures, check_sum, some_values
 from benchmarks.sums.uploads import (
+    HASH_BYTES,
     KEY_BYTES,
     SIGNATURE_BYTES,
     SPEC,
@@ -33,7 +34,7 @@ def measure(case: Case, watch: Stopwatch) -> Figures:
     fold = _Fold(params, uploads[0].payload)
     return Figures(
         bytes_up=len(uploads[0].to_bytes()),
-        bytes_down=case.float_bytes + HOLDERS * (KEY_BYTES + SIGNATURE_BYTES) + len(SPEC),
+        bytes_down=case.float_bytes + HOLDERS * (_key_bytes(case) + SIGNATURE_BYTES) + len(SPEC),
         client=watch.time(lambda: clients[0].upload(updates[0], rng)),
         node=watch.time(fold.run, before=fold.make_room),
         opening=watch.time(lambda: ring.combine(params, total, answers, SPEC)),
@@ -51,6 +52,11 @@ def answer(params: SumParams, key: BoxKey, point: int, roster: list[Upload]) -> 
         upload.check()
         shares.append(open_box(key, upload.boxes[point - 1], associated(upload.sender, point)))
     return RingMask().answer(params, shares)
+
+
+def _key_bytes(case: Case) -> int:
+    """A client's key at one holder, the path to the root of that holder's keys, and the root."""
+    return KEY_BYTES + HASH_BYTES * ((case.clients - 1).bit_length() + 1)
 
 
 def _holder_part(upload: Upload) -> int:

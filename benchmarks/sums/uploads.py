@@ -17,6 +17,7 @@ from fednode_crypto.ring.scheme import RingMask
 SPEC: Final = hashlib.sha256(b"fednode bench: the digest of a round's specification").digest()
 DOMAIN: Final = b"bench-upload"
 KEY_BYTES: Final = 32
+HASH_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 
 

@@ -8,9 +8,6 @@ The directory of the task (`fednode.cache.coherence.round_directory`) keeps whic
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +16,7 @@ from fednode.cache.coherence import RoundDirectory, too_old
 from fednode.clock import Clock
 from fednode.driver.channel import Request
 from fednode.driver.task import Task
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
 from fednode.protocol.openings import opening_parts
@@ -28,8 +25,6 @@ from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode.stores import ParameterStore, VersionExpired
 from fednode.stores.parameter_manifest import Floats
-
-_Made = TypeVar("_Made", bytes, NDArray[np.float32])
 
 _SPECS = 16
 """How many rounds back a late reply still counts as a proof."""
@@ -60,9 +55,9 @@ class Downloads:
         self._parameters, self._task, self._clock, self._invalidated = parameters, task, clock, invalidated
         self._most_stale = task.terms.staleness
         self._outline = task.outline
+        self._outline_bytes = self._outline.to_bytes()
         self._published: dict[int, bytes] = {}
         self._specs: dict[bytes, RoundSpec] = {}
-        self._frames: dict[str, bytes] = {}
         self._openings: dict[bytes, tuple[int, Mapping[str, bytes]]] = {}
         self.directory = RoundDirectory.of((chunk.id for chunk in self._outline.chunks()), _LEASE)
         self.proofs: dict[str, Proof] = {}
@@ -103,18 +98,17 @@ class Downloads:
         vector.flags.writeable = False
         return vector
 
-    def of_round(self, spec: RoundSpec, parts: Mapping[str, bytes]) -> "Download":
-        """The download of the round of this spec; every client also gets `parts`.
+    def of_round(self, spec: RoundSpec, own: Callable[[str], Mapping[str, bytes]]) -> "Download":
+        """The download of the round of this spec; a client also gets the parts that `own` returns for its name.
 
         Raises `RuntimeError` if the spec names a model that was not published.
         """
         if self._published.get(spec.model_version) != spec.model_digest:
             raise RuntimeError("the spec names a model that was not published")
-        self._frames.clear()
         self._specs[spec.digest()] = spec
         for old in list(self._specs)[:-_SPECS]:
             del self._specs[old]
-        return Download(self, spec, {**parts, "model": self._outline.to_bytes()})
+        return Download(self, spec, own)
 
     # --- what replies prove
 
@@ -179,41 +173,29 @@ class Downloads:
             return None
         return proof
 
-    def frame(self, spec: RoundSpec, digest: bytes, shipment: "Shipment", parts: Mapping[str, bytes]) -> bytes:
-        """The round's request to the clients that get this shipment; packed once for all of them.
-
-        Raises `StoreError` if the cache gives back another one.
-        """
-        what = f"frame/{digest.hex()}/{(shipment.vouched or b'').hex()}"
-
-        def packed() -> bytes:
-            vouchers = {} if shipment.vouched is None else self._openings[shipment.vouched][1]
-            made = spec_frame("round", spec, {**parts, **vouchers})
-            self._frames[what] = sha256(made).digest()
-            return made
-
-        frame = self._derived(spec, what, packed)
-        if self._frames.get(what) not in (None, sha256(frame).digest()):
-            raise StoreError(f"the cache changed the request of round {spec.round}; check what else writes to it")
-        return frame
+    def frame(self, spec: RoundSpec, shipment: "Shipment", own: Mapping[str, bytes]) -> bytes:
+        """The round's request to one client that gets this shipment and its `own` parts."""
+        vouchers = {} if shipment.vouched is None else self._openings[shipment.vouched][1]
+        return spec_frame("round", spec, {**own, **vouchers, "model": self._outline_bytes})
 
     def chunks(self, spec: RoundSpec, keys: int) -> dict[str, NDArray[np.float32]]:
-        """The chunks of the round's model whose bits are in `keys`; each is read and converted once for all clients."""
-        names = self.directory.names(keys) if keys else ()
-        return {name: self._derived(spec, f"chunk/{name}", partial(self._chunk, name, spec)) for name in names}
-
-    def _chunk(self, name: str, spec: RoundSpec) -> NDArray[np.float32]:
-        return self._parameters.travelling((name,), spec.model_version)[name]
-
-    def _derived(self, spec: RoundSpec, what: str, make: Callable[[], _Made]) -> _Made:
-        """What is made of the round's version, loaded once and kept for as long as a round lasts.
+        """The chunks of the round's model whose bits are in `keys`; each is read and converted once for all clients.
 
         Raises `PeerFault`: "expired-version" for a request that comes when the version has expired.
         """
+        names = self.directory.names(keys) if keys else ()
         try:
-            return self._parameters.derived(what, spec.model_version, make, spec.terms.deadline)
+            return {name: self._chunk(name, spec) for name in names}
         except VersionExpired as expired:
             raise PeerFault(Reason.EXPIRED_VERSION, str(expired)) from expired
+
+    def _chunk(self, name: str, spec: RoundSpec) -> NDArray[np.float32]:
+        """One chunk of the round's version, loaded once and kept for as long as a round lasts."""
+
+        def loaded() -> NDArray[np.float32]:
+            return self._parameters.travelling((name,), spec.model_version)[name]
+
+        return self._parameters.derived(f"chunk/{name}", spec.model_version, loaded, spec.terms.deadline)
 
 
 def _basis(envelope: Envelope, spec: RoundSpec) -> Basis | None:
@@ -232,20 +214,19 @@ class Shipment:
 class Download:
     """The download of one round: its spec, and the requests to the clients."""
 
-    def __init__(self, downloads: Downloads, spec: RoundSpec, parts: Mapping[str, bytes]) -> None:
+    def __init__(self, downloads: Downloads, spec: RoundSpec, own: Callable[[str], Mapping[str, bytes]]) -> None:
         self.spec = spec
-        self._digest = spec.digest()
         self._tag = f"{spec.task}/round/{spec.round}"
-        self._downloads, self._parts = downloads, parts
+        self._downloads, self._own = downloads, own
         self._resent: set[str] = set()
 
     def requests(self, clients: Iterable[str]) -> dict[str, Request]:
-        """One request a client. What goes to several clients is in memory once.
+        """One request a client. The chunks that go to several clients are in memory once.
 
         Raises `PeerFault`: "expired-version" where newer versions have replaced the round's, and it has expired.
         """
         plans = self._downloads.plan(tuple(clients), self.spec)
-        return {client: self._request(shipment) for client, shipment in plans.items()}
+        return {client: self._request(client, shipment) for client, shipment in plans.items()}
 
     def again(self, client: str) -> Request | None:
         """A request with the whole model, for a client that lost its copy; None the second time."""
@@ -268,6 +249,6 @@ class Download:
         """Keep the holders' signatures that this round was opened."""
         self._downloads.certify(self.spec, answers)
 
-    def _request(self, shipment: Shipment) -> Request:
-        frame = self._downloads.frame(self.spec, self._digest, shipment, self._parts)
+    def _request(self, client: str, shipment: Shipment) -> Request:
+        frame = self._downloads.frame(self.spec, shipment, self._own(client))
         return Request("train", self._tag, frame, self._downloads.chunks(self.spec, shipment.keys))

@@ -67,7 +67,9 @@ class Driver:
         self._inform()
         keys = gather_box_keys(self._node, self._task, number, self._refusals) if self._node.scheme.boxed else None
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
-        download = self._downloads.of_round(self._spec(number, key_digest), {} if keys is None else keys.parts())
+        download = self._downloads.of_round(
+            self._spec(number, key_digest), _no_parts if keys is None else keys.parts_of
+        )
         run = RoundRun(self._node, self._task, download, self._invited(), keys)
         try:
             outcome = self._run(run, number, keys)
@@ -164,3 +166,8 @@ class Driver:
             terms=self._terms(),
             sum_params=self._task.sum_params,
         )
+
+
+def _no_parts(_: str) -> dict[str, bytes]:
+    """What a scheme without boxes sends to one client alone."""
+    return {}

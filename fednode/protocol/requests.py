@@ -5,8 +5,8 @@
     key-join     every part, and the boxes for me       -> the digest of the joint key, signed
     key-check    the spec of round 0                    -> a known vector, sealed
     task         cohort, parameters, commitments, parts -> ready
-    box-key      a round                                -> a fresh public key for it
-    round        a spec, box keys, the model's outline   -> update
+    box-key      a round                                -> fresh public keys for it, one a client
+    round        a spec, my box keys, the model's outline   -> update
     boxes        a spec, a roster, the boxes for me     -> checked: whose box does not open
     confirm      a spec, the final roster               -> confirmed: no other roster for this round
     open         a spec, that roster, its confirmations, what to open -> answer

@@ -17,7 +17,7 @@ from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
 from kit.crypto.insecure import InsecureRng
 
 from fednode.errors import OpeningRejected, TooFewHolders
-from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
+from fednode.protocol.boxkeys import ClientKeys, box_context, box_name
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import read_spec, share_context
 from fednode.wire import join_parts, split_parts
@@ -81,7 +81,7 @@ def dealing(*points: int):
     def conduct(cohort, name, request):
         spec, parts = read_spec("round", request.frame)
         told = envelope(cohort.speak(name, request))
-        keys = BoxKeys.from_parts(parts, cohort.cohort).verified(cohort.cohort, spec.task, spec.round)
+        keys = ClientKeys.from_parts(parts, cohort.cohort).verified(cohort.cohort, Topic(spec.task, spec.round), name)
         values = np.zeros(cohort.size.dimension, dtype=np.int64)
         other = cohort.scheme.sealer(spec.sum_params).seal(values, InsecureRng(3), spec.digest()).shares
         boxes = dict(told.attached)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fednode.errors import PeerFault, one_line
-from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
+from fednode.protocol.boxkeys import ClientKeys, box_context, box_name
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import BASIS, Basis
@@ -55,10 +55,10 @@ class Client:
     def join(self, spec: RoundSpec, parts: Mapping[str, bytes], chunks: Chunks) -> ModelCopy | bytes:
         """The model to train from; or the update, if one was sealed for this spec before.
 
-        `parts` came with the spec: the model's outline and, for boxed schemes, the holders' keys of this round;
+        `parts` came with the spec: the model's outline and, for boxed schemes, its own keys at the holders;
         `chunks` are those of the model that were sent. Raises `StoreError` if the record is lost, and `PeerFault`: what
-        `MemberLimits.check`, `BoxKeys.verified`, `KnownTask.check` and `ModelCopyStore.take` raise, SECOND_SPEC if this
-        round was joined under another spec, ROUND_CAP, PAST_ROUND, NOT_A_CLIENT.
+        `MemberLimits.check`, `ClientKeys.verified`, `KnownTask.check` and `ModelCopyStore.take` raise, SECOND_SPEC if
+        this round was joined under another spec, ROUND_CAP, PAST_ROUND, NOT_A_CLIENT.
         """
         known = self._check(spec)
         # an update is sent again, whether the model is still here or not
@@ -84,11 +84,11 @@ class Client:
         return known
 
     def _box_keys(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes]) -> HolderKeys:
-        """The holders' keys, signed for this round and named by the spec; none for schemes without boxes."""
+        """This client's own keys, signed for this round and named by the spec; none for schemes without boxes."""
         if not known.scheme.boxed:
             return {}
-        keys = BoxKeys.from_parts(parts, known.card.cohort)
-        verified = keys.verified(known.card.cohort, spec.task, spec.round)
+        keys = ClientKeys.from_parts(parts, known.card.cohort)
+        verified = keys.verified(known.card.cohort, Topic(spec.task, spec.round), self.folder.name)
         if keys.digest() != spec.key_digest:
             raise PeerFault(Reason.BAD_BOX_KEY, "the holders' keys are not those that the round names")
         if len(verified) < spec.sum_params.threshold:

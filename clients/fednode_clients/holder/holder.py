@@ -6,6 +6,7 @@ Its record is in its key folder, so a restart forgets nothing.
 from collections.abc import Callable, Mapping
 
 from fednode.errors import PeerFault
+from fednode.protocol.boxkeys import BOX_KEY, about_keys, key_tree
 from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_roster, read_round_request, read_spec
@@ -65,13 +66,17 @@ class Holder:
         return self.folder.signer.write("ready", Topic(task))
 
     def box_key(self, frame: bytes) -> Envelope:
-        """This round's fresh public key. Raises `PeerFault`: PAST_ROUND, ALREADY_OPENED, ROUND_CLOSED, ROUND_CAP."""
+        """This round's fresh public keys, one for each client, under one signed root.
+
+        Raises `PeerFault`: PAST_ROUND, ALREADY_OPENED, ROUND_CLOSED, ROUND_CAP.
+        """
         task, number = read_round_request("box-key", frame)
         self._require_boxes(task, number)
         self._require_unopened(task, number)
         self._require_below_cap(task)
-        key = self._boxes.key(task, number)
-        return self.folder.signer.write("box-key", Topic(task, number), key.public.raw)
+        seed, count = self._boxes.seed(task, number), len(self._task(task).card.cohort.clients)
+        keys = [seed.key(index).public.raw for index in range(count)]
+        return self.folder.signer.write(BOX_KEY, Topic(task, number), b"".join(keys), about_keys(key_tree(keys)))
 
     def close_round(self, frame: bytes) -> Envelope:
         """Destroy the key and the boxes of an unopened round: it is never opened here.

@@ -8,9 +8,9 @@ from fednode.driver.channel import Reply, Request
 from fednode.driver.query import NO_ANSWER, ask, raise_if_stopped, read_answer
 from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault, TooFewHolders
-from fednode.protocol.boxkeys import BoxKeys, box_name
+from fednode.protocol.boxkeys import BOX_KEY, KEY_BYTES, BoxKeys, HolderKeys, box_name, client_indices
 from fednode.protocol.cohort import Member
-from fednode.protocol.envelope import Envelope, Signed
+from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS
 from fednode.protocol.requests import key_request, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
@@ -24,18 +24,19 @@ _MOST_EXCLUDED = 1 << 20
 
 
 def gather_box_keys(node: Node, task: Task, number: int, refusals: Mapping[str, str] | None = None) -> BoxKeys:
-    """Ask every holder for a fresh key of this round. `refusals` gives by member why it did not take the task.
+    """Ask every holder for fresh keys of this round, one for each client.
 
-    Raises `TooFewHolders`, naming the missing, if fewer than the threshold gave one: no client is asked then.
+    `refusals` gives by member why it did not take the task.
+    Raises `TooFewHolders`, naming the missing, if fewer than the threshold gave them: no client is asked then.
     """
 
-    def read(reply: Reply) -> Envelope:
-        envelope = read_answer(reply, "box-key", task, 32)
-        BoxKeys({holders[reply.sender]: envelope}).verified(task.cohort, task.name, number)
-        return envelope
+    def read(reply: Reply) -> HolderKeys:
+        envelope = read_answer(reply, BOX_KEY, task, KEY_BYTES * len(clients))
+        return HolderKeys.verified(envelope, task.cohort, holders[reply.sender], Topic(task.name, number))
 
-    request = Request("query", f"{task.name}/box-key/{number}", key_request(task.name, number))
+    request = Request("query", f"{task.name}/{BOX_KEY}/{number}", key_request(task.name, number))
     holders = {holder.name: holder.point for holder in task.cohort.holders}
+    clients = client_indices(task.cohort)
     step = f"round {number}: asking holders for keys"
     keys, faults = ask(node, dict.fromkeys(holders, request), task.terms.deadline, step, read)
     if len(keys) < task.sum_params.threshold:
@@ -45,16 +46,16 @@ def gather_box_keys(node: Node, task: Task, number: int, refusals: Mapping[str, 
             f"{name}: {faults.get(name, NO_ANSWER)}{reasons.get(name, '')}" for name in holders if name not in keys
         ]
         raise TooFewHolders(
-            f"{len(keys)} of {len(holders)} holders gave a key for round {number} and {task.sum_params.threshold} are "
+            f"{len(keys)} of {len(holders)} holders gave keys for round {number} and {task.sum_params.threshold} are "
             f"needed to open ({'; '.join(missing)}); nothing was asked of the clients and nothing was charged"
         )
-    return BoxKeys({holders[name]: envelope for name, envelope in keys.items()})
+    return BoxKeys({holders[name]: given for name, given in keys.items()}, clients)
 
 
 def check_boxes(envelope: Envelope, keys: BoxKeys, box_bytes: int) -> None:
     """Raise `PeerFault(BAD_BOXES)` unless an update has exactly one box of the right size for each key."""
     sizes = {name: len(data) for name, data in envelope.attached.items() if name != BASIS}
-    if sizes != {box_name(point): box_bytes for point in keys.envelopes}:
+    if sizes != {box_name(point): box_bytes for point in keys.points}:
         raise PeerFault(Reason.BAD_BOXES, "not one box of the right size for each holder")
 
 

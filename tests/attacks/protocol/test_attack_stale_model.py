@@ -138,8 +138,8 @@ class Enough(Exception):
 
 
 def left_alone(cohort, monkeypatch):
-    """The victim has the model of round 1, the rest went on to round 5. Returns the lie about round 6: its honest spec
-    with the version after the victim's, what comes with it, and the newest model."""
+    """The victim has the model of round 1, the rest went on to round 5. Returns the lies about round 6 by client: its
+    honest spec with the version after the victim's, what comes with it, and the newest model."""
     cohort.tell(VICTIM, lambda *_: [], rounds=range(2, 6))
     driver, sent, carry = cohort.begun(), {}, cohort.send
 
@@ -155,27 +155,34 @@ def left_alone(cohort, monkeypatch):
     monkeypatch.setattr(cohort, "send", send)
     with pytest.raises(Enough):
         driver.run_round(6)
-    spec, parts = read_spec("round", sent[VICTIM].frame)
+    spec, _ = read_spec("round", sent[VICTIM].frame)
     held = cohort.client(VICTIM)._models._held(TASK)
     assert held.round == 1 and spec.model_version - held.basis.version == 5
-    parts |= opening_parts({cohort.cohort.member(one.head.sender).point: one for one in opened})
-    lie = spec_frame("round", replace(spec, model_version=held.basis.version + 1), parts)
-    return lie, chunked(cohort.task().model(driver.parameters()))
+    vouchers = opening_parts({cohort.cohort.member(one.head.sender).point: one for one in opened})
+    lies = {
+        name: spec_frame(
+            "round",
+            replace(spec, model_version=held.basis.version + 1),
+            read_spec("round", request.frame)[1] | vouchers,
+        )
+        for name, request in sent.items()
+    }
+    return lies, chunked(cohort.task().model(driver.parameters()))
 
 
 def test_an_older_version_by_the_nodes_word_does_not_make_a_copy_newer(cohort, monkeypatch):
-    lie, newest = left_alone(cohort, monkeypatch)
+    lies, newest = left_alone(cohort, monkeypatch)
     for _ in range(2):
-        assert reason_of(cohort, VICTIM, lie, {}) == "missing-chunks"
+        assert reason_of(cohort, VICTIM, lies[VICTIM], {}) == "missing-chunks"
         cohort.restart(VICTIM)
     # clients that advanced join no round that goes back
-    assert {reason_of(cohort, name, lie, newest) for name in cohort.size.client_names[1:]} == {"past-round"}
+    assert {reason_of(cohort, name, lies[name], newest) for name in cohort.size.client_names[1:]} == {"past-round"}
 
 
 def test_control_by_versions_alone_the_victim_trains_from_the_oldest_model(cohort, monkeypatch):
-    lie, _ = left_alone(cohort, monkeypatch)
+    lies, _ = left_alone(cohort, monkeypatch)
     monkeypatch.setattr(copies, "_may_lag", lambda held, card, spec, _: spec.model_version - held.basis.version == 1)
-    assert reason_of(cohort, VICTIM, lie, {}) == "" and cohort.trained_from[VICTIM].version == 1
+    assert reason_of(cohort, VICTIM, lies[VICTIM], {}) == "" and cohort.trained_from[VICTIM].version == 1
 
 
 def test_another_model_for_one_client_in_the_rounds_own_spec(cohort):

@@ -17,9 +17,18 @@ from kit.crypto.attacker import LyingNode, asked, envelope, must_refuse, real_co
 from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
 from kit.history.judging import judge
 
-from fednode.protocol.boxkeys import BoxKeys, box_context, box_name
+from fednode.protocol.boxkeys import (
+    BOX_KEY,
+    ClientKey,
+    ClientKeys,
+    HolderKeys,
+    about_keys,
+    box_context,
+    box_name,
+    key_tree,
+)
 from fednode.protocol.cohort import Cohort
-from fednode.protocol.envelope import Envelope, Signed, Signer, Topic
+from fednode.protocol.envelope import Signed, Signer, Topic
 from fednode.protocol.requests import TaskCard, ask_frame, key_request, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import join_parts
@@ -31,13 +40,19 @@ from fednode_crypto.ring.context import ring_context
 
 def next_round(node: LyingNode, parts: dict[str, bytes]) -> RoundSpec:
     """An honest spec of a later round, except that it names these keys."""
-    keys = BoxKeys.from_parts(parts, node.cohort.cohort)
+    keys = ClientKeys.from_parts(parts, node.cohort.cohort)
     return replace(node.spec, round=node.spec.round + 1, key_digest=keys.digest())
 
 
-def fresh_keys(node: LyingNode) -> dict[str, bytes]:
+def fresh_keys(node: LyingNode, index: int = 0) -> dict[str, bytes]:
+    """The honest keys of the next round for one client, the first."""
     request = kit.Request("query", "keys", key_request(TASK, node.spec.round + 1))
-    return {f"box-key-{h.point}": node.cohort.speak(h.name, request) for h in node.cohort.cohort.holders}
+    cohort, topic = node.cohort.cohort, Topic(TASK, node.spec.round + 1)
+    told = {h.point: envelope(node.cohort.speak(h.name, request)) for h in cohort.holders}
+    return {
+        f"box-key-{point}": HolderKeys.verified(one, cohort, point, topic).of(index).to_bytes()
+        for point, one in told.items()
+    }
 
 
 def judged(node: LyingNode, parts: dict[str, bytes]):
@@ -49,8 +64,10 @@ def judged(node: LyingNode, parts: dict[str, bytes]):
 
 
 def of_the_nodes_making(node: LyingNode, signer: Signer, key: BoxKey | None = None) -> bytes:
-    mine = key or BoxKey.generate()
-    return signer.write("box-key", Topic(TASK, node.spec.round + 1), mine.public.raw).to_bytes()
+    keys = [(key or BoxKey.generate()).public.raw] * len(node.names)
+    tree = key_tree(keys)
+    signed = signer.write(BOX_KEY, Topic(TASK, node.spec.round + 1), b"", about_keys(tree)).signed
+    return HolderKeys(signed, tuple(keys), tree).of(0).to_bytes()
 
 
 def test_the_honest_keys_of_the_next_round_are_taken(ring):
@@ -63,8 +80,8 @@ def test_a_key_that_its_holder_did_not_sign_for_this_round(ring):
     outsider = Signer("holder-9", SigningKey.generate())
     client = ring.cohort.folder("client-2").signer
     last = ring.parts["box-key-2"]
-    stolen = Envelope.from_bytes(good["box-key-2"], 32)
-    renamed = replace(stolen, signed=Signed(replace(stolen.head, sender="holder-3"), stolen.signed.signature))
+    stolen = ClientKey.from_bytes(good["box-key-2"], len(ring.names))
+    renamed = replace(stolen, signed=Signed(replace(stolen.signed.head, sender="holder-3"), stolen.signed.signature))
     cases = {
         "the node's, as holder 2": (of_the_nodes_making(ring, as_holder), "bad-signature"),
         "a stranger's": (of_the_nodes_making(ring, outsider), "stranger"),
@@ -72,7 +89,12 @@ def test_a_key_that_its_holder_did_not_sign_for_this_round(ring):
         "last round's": (last, "bad-box-key"),
         "another holder's": (good["box-key-3"], "bad-box-key"),
         "another holder's name": (renamed.to_bytes(), "bad-signature"),
-        "another key in the same envelope": (replace(stolen, body=BoxKey.generate().public.raw).to_bytes(), "damaged"),
+        "another key under the same root": (
+            replace(stolen, key=BoxKey.generate().public.raw).to_bytes(),
+            "bad-box-key",
+        ),
+        "another client's": (fresh_keys(ring, 1)["box-key-2"], "bad-box-key"),
+        "another path": (replace(stolen, path=stolen.path[32:] + stolen.path[:32]).to_bytes(), "bad-box-key"),
     }
     for part, reason in cases.values():
         must_refuse(lambda bad=part: judged(ring, {**good, "box-key-2": bad}), reason)
@@ -200,7 +222,7 @@ def test_exchanged_boxes_are_refused_and_name_no_client(ring):
 
 def test_a_box_opens_for_its_round_client_holder_and_point_only(ring):
     holder, update = ring.cohort.cohort.member("holder-1"), ring.updates["client-1"]
-    key = ring.cohort.holder("holder-1")._boxes._current(ring.spec)
+    key = ring.cohort.holder("holder-1")._boxes._current(ring.spec).key(0)
     box, spec = update.attached["box-1"], ring.spec.digest()
     share = open_box(key, box, box_context(spec, "client-1", holder))
     assert from_bytes(share, ring_context(ring.spec.sum_params).shares).shape == (1, 4096)
@@ -215,7 +237,12 @@ def test_a_box_opens_for_its_round_client_holder_and_point_only(ring):
         with pytest.raises(Tampered):
             open_box(key, box, context)
     with pytest.raises(Tampered):
-        open_box(ring.cohort.holder("holder-2")._boxes._current(ring.spec), box, box_context(spec, "client-1", holder))
+        open_box(
+            ring.cohort.holder("holder-2")._boxes._current(ring.spec).key(0), box, box_context(spec, "client-1", holder)
+        )
+    second = ring.cohort.holder("holder-1")._boxes._current(ring.spec).key(1)
+    with pytest.raises(Tampered):
+        open_box(second, box, box_context(spec, "client-1", holder))
 
 
 def test_a_thief_gains_nothing_with_the_whole_envelope(ring):

@@ -40,9 +40,9 @@ def test_a_client_seals_one_spec_a_round(node, what):
     for name in ("client-1", "client-2"):
         for _ in range(2):
             client = node.cohort.client(name)
-            must_refuse(lambda c=client: judge(c, other, node.parts), "second-spec")
+            must_refuse(lambda c=client, n=name: judge(c, other, node.own[n]), "second-spec")
             node.cohort.restart(name)
-        again = judge(node.cohort.client(name), node.spec, node.parts)
+        again = judge(node.cohort.client(name), node.spec, node.own[name])
         assert again == node.updates[name].to_bytes()
 
 
@@ -55,7 +55,7 @@ def test_control_a_client_that_forgets_seals_both(node, monkeypatch):
 def sealed_for(node: LyingNode, name: str, spec: RoundSpec) -> bytes:
     client = node.cohort.client(name)
     node.cohort.speaking = name
-    assert judge(client, spec, node.parts) is None
+    assert judge(client, spec, node.own[name]) is None
     return client.answer(spec, node.learned(name))
 
 

@@ -42,7 +42,7 @@ def test_a_run_that_fails_says_why_in_one_sentence(tmp_path):
     arguments, how = command(tmp_path, faults=("dead@1:holder-1", "dead@1:holder-2"))
     done = subprocess.run(arguments, check=False, **how)
     assert done.returncode == 6
-    check_sentence(done.stderr, "1 of 3 holders gave a key for round 1 and 2 are needed")
+    check_sentence(done.stderr, "1 of 3 holders gave keys for round 1 and 2 are needed")
     assert "Traceback" not in done.stdout and "report.html" in done.stdout
     run = only_run(tmp_path)
     assert report_of(run)["outcome"] == "too-few-holders" and spent_in(run) == 0

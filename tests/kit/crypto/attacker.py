@@ -64,14 +64,19 @@ def reason_of(cohort: FakeCohort, name: str, frame: bytes, chunks: Chunks | None
 
 @dataclass
 class LyingNode:
-    """All that a node has of a round before it opens it: the spec, the box keys and model, every signed update."""
+    """All that a node has of a round before it opens it: the spec, the box keys and model, every signed update. `parts`
+    are those of the first client, `own` those of each."""
 
     cohort: FakeCohort
     spec: RoundSpec
     sent: Request = field(repr=False)
-    parts: dict[str, bytes] = field(repr=False)
+    own: dict[str, dict[str, bytes]] = field(repr=False)
     updates: dict[str, Envelope] = field(repr=False)
     confirmed: dict[tuple[str, ...], dict[int, Signed]] = field(default_factory=dict, repr=False)
+
+    @property
+    def parts(self) -> dict[str, bytes]:
+        return self.own[min(self.own)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -156,9 +161,9 @@ def lying_node(cohort: FakeCohort, number: int = 1) -> LyingNode:
     cohort.forgive()
     requests = {name: request for name, request in cohort.asked("round") if kit.round_of(request) == number}
     sent = requests[min(requests)]
-    spec, parts = read_spec("round", sent.frame)
+    spec, own = read_spec("round", sent.frame)[0], {n: read_spec("round", r.frame)[1] for n, r in requests.items()}
     updates = {name: envelope(cohort.said[name, "round"][-1]) for name in requests}
-    return LyingNode(cohort, spec, sent, parts, updates)
+    return LyingNode(cohort, spec, sent, own, updates)
 
 
 def must_refuse(ask, *reasons: str) -> None:
