@@ -10,7 +10,7 @@ from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
 from fednode.optimiser import ServerOptimiser
-from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, gaussian_epsilon, local_variance
+from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, local_variance, renyi_epsilon
 from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
@@ -58,7 +58,7 @@ class Plan:
         settings, params = self.settings, self.sum_params
         least, full = self.events(settings.min_survivors), self.events(settings.clients)
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
-        exact = [bound(gaussian_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
+        renyi = [bound(renyi_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
         budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
         slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
         opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
@@ -67,7 +67,7 @@ class Plan:
             "model": f"{self.workload.model}, {params.dimension:,} parameters",
             "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: one record",
-            "reference": f"{exact[0]} and {exact[1]} by the exact Gaussian",
+            "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),

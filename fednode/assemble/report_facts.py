@@ -19,6 +19,7 @@ from fednode.errors import (
     TooFewSurvivors,
 )
 from fednode.privacy import ChargeRecord, attack_advantage, attack_tpr, gaussian_mu
+from fednode.protocol.spec import rounded_norm
 from fednode.reports import Guarantee, Mechanism, RoundRecord, RunRecord, TaskFacts, Trust
 from fednode.reports.figures import moment, plural
 from fednode.settings import RunSettings
@@ -96,7 +97,7 @@ def _priced(spending: Spending, record: RoundRecord) -> RoundRecord:
     then = spending.until(record.round)
     if record.epsilon_after == (then.charges[-1].epsilon_after if then.charges else 0.0):
         return record
-    return replace(record, epsilon_after=then.epsilon, gaussian_after=then.gaussian)
+    return replace(record, epsilon_after=then.epsilon, renyi_after=then.renyi)
 
 
 def _sentence(released: int, rounds: int, error: BaseException | None) -> str:
@@ -134,7 +135,7 @@ def _mechanism(plan: Plan) -> Mechanism:
         sampling="every client and every record in every round (q = 1), so no amplification is claimed",
         clip=terms.clip,
         grid_bits=terms.grid_bits,
-        sensitivity=terms.clip + step * math.sqrt(plan.layout.dimension),
+        sensitivity=step * rounded_norm(terms.clip / step, plan.layout.dimension),
         local_stddev=math.sqrt(terms.local_variance) * step,
         target_z=terms.noise_multiplier(),
         min_survivors=terms.min_survivors,
@@ -149,12 +150,12 @@ def _guarantee(plan: Plan, spending: Spending) -> Guarantee:
     mu = gaussian_mu([charge.event for charge in spending.charges])
     return Guarantee(
         unit=budget.unit,
-        adjacency="adding or removing one record",
+        adjacency="the contribution of one record, which is replaced by zero in one of them",
         setting="distributed noise",
         epsilon_limit=budget.epsilon,
         delta=budget.delta,
         epsilon=spending.epsilon,
-        gaussian=spending.gaussian,
+        renyi=spending.renyi,
         attack_advantage=attack_advantage(mu),
         attack_tpr=attack_tpr(mu, 0.01),
     )

@@ -8,14 +8,14 @@ from pathlib import Path
 from fednode.assemble.planning import Plan
 from fednode.driver import RoundOutcome
 from fednode.errors import StoreError
-from fednode.privacy import ChargeRecord, DiscreteGaussianSum, Ledger, epsilon, gaussian_epsilon
+from fednode.privacy import ChargeRecord, DiscreteGaussianSum, Ledger, epsilon, renyi_epsilon
 from fednode.privacy.chain import History, replay
 from fednode.reports import NamedReason, RoundRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The charges in a ledger, in order, and its head; `epsilon` and `gaussian` are what they add up to at `delta`."""
+    """The charges in a ledger, in order, and its head; `epsilon` and `renyi` are what they add up to at `delta`."""
 
     charges: tuple[ChargeRecord, ...]
     head: str
@@ -40,13 +40,13 @@ class Spending:
 
     @property
     def epsilon(self) -> float:
-        """The proven bound."""
+        """What they cost together."""
         return epsilon(self._events(), self.delta)
 
     @property
-    def gaussian(self) -> float:
-        """That of the exact Gaussian, for reference."""
-        return gaussian_epsilon(self._events(), self.delta)
+    def renyi(self) -> float:
+        """The Renyi bound on it, the cross-check."""
+        return renyi_epsilon(self._events(), self.delta)
 
     def until(self, number: int) -> "Spending":
         """What was spent by the end of this round."""
@@ -57,7 +57,7 @@ class Spending:
 
 
 def round_record(plan: Plan, outcome: RoundOutcome, accuracy: float | None, spent: tuple[float, float]) -> RoundRecord:
-    """A round as the report has it; `spent` is epsilon and its Gaussian reference after the round."""
+    """A round as the report has it; `spent` is epsilon and its Renyi bound after the round."""
     local = math.sqrt(plan.terms.local_variance) * 2.0**-plan.terms.grid_bits
     least = plan.terms.min_survivors - plan.terms.assumed_colluders
     return RoundRecord(
@@ -74,7 +74,7 @@ def round_record(plan: Plan, outcome: RoundOutcome, accuracy: float | None, spen
         noise_planned=local * math.sqrt(least),
         noise_added=local * math.sqrt(len(outcome.survivors)),
         epsilon_after=spent[0],
-        gaussian_after=spent[1],
+        renyi_after=spent[1],
         accuracy=accuracy,
         bytes_up=round(outcome.bytes_up),
         bytes_down=round(outcome.bytes_down),

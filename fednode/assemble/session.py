@@ -137,7 +137,7 @@ class Session:
 
         def seen(outcome: RoundOutcome, metrics: "MetricRecord | None") -> None:
             accuracy = None if metrics is None else float(str(metrics["accuracy"]))
-            self._note_round(outcome, accuracy, (ledger.spent, ledger.gaussian_spent))
+            self._note_round(outcome, accuracy, (ledger.spent, ledger.renyi_spent))
 
         def evaluate(number: int, arrays: "ArrayRecord") -> "MetricRecord | None":
             self.released = number

@@ -4,9 +4,9 @@ from fednode.privacy.accountant import (
     attack_advantage,
     attack_tpr,
     epsilon,
-    gaussian_epsilon,
     gaussian_epsilon_of_mu,
     gaussian_mu,
+    renyi_epsilon,
 )
 from fednode.privacy.budget import Budget
 from fednode.privacy.calibrate import NoiseRequest, local_variance
@@ -25,9 +25,9 @@ __all__ = [
     "attack_advantage",
     "attack_tpr",
     "epsilon",
-    "gaussian_epsilon",
     "gaussian_epsilon_of_mu",
     "gaussian_mu",
     "honest_contributors",
     "local_variance",
+    "renyi_epsilon",
 ]

@@ -19,7 +19,7 @@ class Budget:
     epsilon: float
     delta: float
     unit: str = "record"
-    adjacency: str = "add-or-remove one record"
+    adjacency: str = "zero-out of one record"
 
     def __post_init__(self) -> None:
         try:

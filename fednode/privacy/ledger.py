@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 
 from fednode.clock import Clock
 from fednode.errors import BudgetExhausted, ConfigError
-from fednode.privacy.accountant import epsilon, gaussian_epsilon
+from fednode.privacy.accountant import epsilon, renyi_epsilon
 from fednode.privacy.budget import Budget
 from fednode.privacy.chain import (
     ChargeRecord,
@@ -131,9 +131,9 @@ class Ledger:
         return epsilon(self.events, self.budget.delta)
 
     @property
-    def gaussian_spent(self) -> float:
-        """The epsilon of the Gaussian reference so far, at the budget's delta."""
-        return gaussian_epsilon(self.events, self.budget.delta)
+    def renyi_spent(self) -> float:
+        """The Renyi bound on what was spent so far, at the budget's delta: the cross-check."""
+        return renyi_epsilon(self.events, self.budget.delta)
 
     def check(self, events: Sequence[DiscreteGaussianSum]) -> None:
         """Raise BudgetExhausted, with the numbers, unless all of `events` fit the budget. Nothing is spent."""

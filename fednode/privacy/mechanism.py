@@ -1,9 +1,9 @@
-"""One release as data, and its proven Renyi bound.
+"""One release as data, the Gaussian mechanism that it is a post-processing of, and its Renyi bound.
 
 Every honest client adds an integer share of noise to an integer vector before it is sealed; what is opened is the
 sum. The privacy of that sum is the distributed discrete Gaussian of Kairouz, Liu and Steinke, "The Distributed
-Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation", 2021 (arXiv:2102.06387), section 3 and
-Proposition 14.
+Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation", 2021 (arXiv:2102.06387), section 3. That
+it is nearly a post-processing of a continuous Gaussian is proven in docs/privacy.md.
 """
 
 import math
@@ -15,12 +15,19 @@ import numpy as np
 
 from fednode.errors import TooFewSurvivors
 from fednode.privacy.checks import exact_keys, positive, real, whole
+from fednode.protocol.spec import ROUNDING_CHANCE, rounded_norm
 
 # far above any real run; they keep every product below within a double
 _MOST_GRID_BITS = 60
 _MOST_CONTRIBUTORS = 1_000_000
 _LARGEST_CLIP = 2.0**64
 LARGEST_VARIANCE = 2**128
+
+_KERNEL_VARIANCE = 5.0
+"""Of the discrete Gaussian kernel that turns the continuous mechanism's output into integers, in grid steps squared."""
+
+_KERNEL_GAP = 2.0 * math.exp(-2.0 * math.pi**2 * _KERNEL_VARIANCE)
+"""eta: how far the kernel's normalisation depends on where its centre lies between two integers; below 2^-141."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +94,10 @@ def discrete_gaussian_bound(
 class DiscreteGaussianSum:
     """One release of an integer sum, with the noise of `contributors` honest clients in it.
 
-    Guarantee: `renyi_bound`, for adding or removing one record that reaches one client's sum with an L2 norm of at most
-    `clip` before that sum is rounded to the grid, once. Rounding both neighbours with the same coins moves each
-    coordinate by less than one step more than the record did, hence the sensitivity clip / grid + sqrt(d) without
-    redraws (Kairouz et al., Theorem 1, second term).
+    Guarantee: up to `distance` in total variation this release is a data-independent post-processing of a continuous
+    Gaussian mechanism with `mu`, for one record that reaches one client's sum with an L2 norm of at most `clip`, or is
+    replaced by zero there, before that sum is rounded to the grid, once. Rounding both neighbours with the same coins
+    moves the sum by the stochastic rounding of the record, whose norm `rounded_norm` bounds without a redraw.
 
     Edge cases: ValueError for a field that is not finite and in range; one contributor is the exact discrete Gaussian;
     a coarse grid is accepted and costs more.
@@ -130,9 +137,25 @@ class DiscreteGaussianSum:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """The most by which one record can move the rounded sum, in grid steps: clip / grid + sqrt(d), no redraw."""
-        l2 = self.clip * 2.0**self.grid_bits + math.sqrt(self.dimension)
-        return Sensitivity.of_integers(l2, self.dimension)
+        """The most by which one record moves the rounded sum, in grid steps, but for `rounding_chance`."""
+        return Sensitivity.of_integers(rounded_norm(self.clip * 2.0**self.grid_bits, self.dimension), self.dimension)
+
+    @property
+    def rounding_chance(self) -> float:
+        """The chance that rounding moves the sum by more than `sensitivity`."""
+        return ROUNDING_CHANCE
+
+    @property
+    def mu(self) -> float:
+        """mu of the Gaussian mechanism: the sensitivity over its deviation, sqrt(n v - 5); inf for n v of at most 5."""
+        variance = float(self.local_variance) * self.contributors - _KERNEL_VARIANCE
+        return self.sensitivity.l2 / math.sqrt(variance) if variance > 0.0 else math.inf
+
+    @property
+    def distance(self) -> float:
+        """Total variation between this release and the post-processing: d (tau / 5 + 3 eta), rounding, `failure`."""
+        gap = sum_gap(self.local_variance, self.contributors) / 5.0 + 3.0 * _KERNEL_GAP
+        return self.dimension * gap + self.rounding_chance + self.failure
 
     @property
     def stddev(self) -> float:
@@ -145,7 +168,7 @@ class DiscreteGaussianSum:
         return self.stddev / (self.sensitivity.l2 * self.grid)
 
     def renyi_bound(self) -> RenyiBound:
-        """Return the proven bound of this release."""
+        """Return the Renyi bound of this release, but for `rounding_chance` and `failure`."""
         return discrete_gaussian_bound(self.sensitivity, self.dimension, self.local_variance, self.contributors)
 
     def to_dict(self) -> dict[str, object]:

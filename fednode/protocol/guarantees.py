@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 class Bounded:
     """A sum over records, each of L2 norm at most `clip`: float64 [d], finite, norm <= clip * max_records.
 
-    Adding or removing one record moves `vector` by at most `clip` in L2 norm.
+    Replacing one record's contribution by zero moves `vector` by at most `clip` in L2 norm.
     """
 
     vector: NDArray[np.float64] = field(repr=False)
@@ -28,8 +28,8 @@ class Bounded:
 class Noised:
     """Integers in steps of 2^-grid_bits with one client's share of the noise in every coordinate: int64 [d].
 
-    Adding or removing one record moves the values before the noise by at most clip * 2^grid_bits + sqrt(d) steps in L2
-    norm.
+    Replacing one record's contribution by zero moves the values before the noise by at most `rounded_norm` of the clip
+    in L2 norm (`fednode.protocol.spec`).
     """
 
     values: NDArray[np.int64] = field(repr=False)

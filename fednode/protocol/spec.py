@@ -14,6 +14,23 @@ KEY_CHECK_ROUND = 0
 MAX_STALENESS = 1_000
 """The most versions that an update may lag behind."""
 
+ROUNDING_CHANCE = 2.0**-140
+"""The chance that `rounded_norm` is too small."""
+
+_ROUNDING_TAIL = math.sqrt(2.0 * 140.0 * math.log(2.0))
+
+
+def rounded_norm(norm: float, dimension: int) -> float:
+    """Return the most L2 norm of a vector of at most `norm` grid steps after stochastic rounding to integers.
+
+    Two vectors that are rounded with the same coins differ by the stochastic rounding of their difference, so this also
+    bounds how far one record moves a rounded sum. Source: Kairouz, Liu and Steinke 2021 (arXiv:2102.06387), Proposition
+    22, at beta = `ROUNDING_CHANCE`, without a redraw; for any coins at most norm + sqrt(dimension).
+    """
+    root = math.sqrt(dimension)
+    likely = norm * norm + dimension / 4.0 + _ROUNDING_TAIL * (norm + root / 2.0)
+    return min(math.sqrt(likely), norm + root)
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -58,10 +75,10 @@ class Terms:
     def noise_multiplier(self, dimension: int = 0) -> float:
         """Return the least noise of a released sum over its sensitivity to one record: z = sigma sqrt(honest) / Delta.
 
-        Delta is clip + step * sqrt(dimension), as the ledger charges it; for dimension 0 it is the clip alone.
+        Delta is `rounded_norm` of the clip, as the ledger charges it; for dimension 0 it is the clip alone.
         """
         honest = self.min_survivors - self.assumed_colluders
-        return math.sqrt(self.local_variance * honest) / (self.clip * 2.0**self.grid_bits + math.sqrt(dimension))
+        return math.sqrt(self.local_variance * honest) / rounded_norm(self.clip * 2.0**self.grid_bits, dimension)
 
 
 @dataclass(frozen=True, slots=True)

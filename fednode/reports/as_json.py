@@ -10,7 +10,7 @@ from fednode.reports.page import statement
 from fednode.reports.run_record import RunRecord
 from fednode.wire import canonical
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _KIND = "fednode-report"
 
 

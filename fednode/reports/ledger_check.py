@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from fednode.errors import DataError, StoreError
-from fednode.privacy import epsilon, gaussian_epsilon
+from fednode.privacy import epsilon, renyi_epsilon
 from fednode.privacy.chain import ChargeRecord, History, replay
 from fednode.reports import JSON_NAME
 from fednode.reports.figures import bound, plural
@@ -25,13 +25,13 @@ def ledger_lines(path: Path) -> list[str]:
     compared = _compared(path, history)
     budget, events = history.header.budget, [entry.charge.event for entry in history.entries]
     spent = epsilon(events, budget.delta) if events else 0.0
-    exact = gaussian_epsilon(events, budget.delta) if events else 0.0
+    renyi = renyi_epsilon(events, budget.delta) if events else 0.0
     limit = f"{budget.epsilon:g} at delta {budget.delta:g}"
     return [
         f"task       {history.header.task}",
         *(_charge_line(entry.charge) for entry in history.entries),
         f"spent      epsilon {bound(spent)} of {limit}, priced again from {plural(len(events), 'charge')}",
-        f"reference  epsilon {bound(exact)} by the exact Gaussian",
+        f"checked    epsilon {bound(renyi)} by Renyi divergence",
         f"head       {history.head}",
         f"{_CHAIN}; {compared}",
     ]

@@ -53,16 +53,14 @@ def accuracy_plot(record: RunRecord) -> str:
 
 
 def epsilon_plot(record: RunRecord) -> str:
-    """Epsilon spent after each round: the proven bound, the Gaussian reference, and the limit."""
+    """Epsilon spent after each round: what is charged, the Renyi bound, and the limit."""
     claim, rounds = record.guarantee, _numbers(record.rounds)
 
     def draw(axes: "Axes") -> None:
         axes.axhline(claim.epsilon_limit, color=_LIMIT, linestyle="--", label="limit")
-        axes.plot(
-            rounds, [entry.epsilon_after for entry in record.rounds], color=_FIRST, marker="o", label="proven bound"
-        )
-        reference = [entry.gaussian_after for entry in record.rounds]
-        axes.plot(rounds, reference, color=_SECOND, marker="s", linestyle=":", label="Gaussian reference")
+        axes.plot(rounds, [entry.epsilon_after for entry in record.rounds], color=_FIRST, marker="o", label="charged")
+        reference = [entry.renyi_after for entry in record.rounds]
+        axes.plot(rounds, reference, color=_SECOND, marker="s", linestyle=":", label="Renyi bound")
         axes.set_ylim(0, 1.08 * max(claim.epsilon_limit, *(entry.epsilon_after for entry in record.rounds)))
         axes.set_ylabel("epsilon spent")
 

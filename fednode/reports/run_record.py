@@ -28,7 +28,7 @@ class RoundRecord:
     `rejected` sent something that cannot be accepted, `discarded` something harmless that is not needed (a repeat, a
     late one), `lost` never answered. `noise_planned` and `noise_added` are standard deviations of the noise in each
     coordinate of the sum, in model units: of the fewest survivors less the assumed colluders, and of all updates that
-    arrived and were kept. `epsilon_after` and `gaussian_after` are cumulative. Bytes are means over clients.
+    arrived and were kept. `epsilon_after` and `renyi_after` are cumulative. Bytes are means over clients.
     `asked_again` counts how often clients were asked once more for an update that had found no room.
     """
 
@@ -45,7 +45,7 @@ class RoundRecord:
     noise_planned: float
     noise_added: float
     epsilon_after: float
-    gaussian_after: float
+    renyi_after: float
     accuracy: float | None
     bytes_up: int
     bytes_down: int
@@ -103,10 +103,11 @@ class Mechanism:
 class Guarantee:
     """What the run claims.
 
-    `unit` is what is protected, as a noun ("record"). `adjacency` completes "neighbours differ by" ("adding or removing
-    one record"). `setting` is where the noise came from ("distributed noise"). `epsilon` is the proven bound at `delta`
-    on what the ledger holds, `gaussian` the exact Gaussian mechanism beside it. `attack_advantage` and `attack_tpr`
-    (the true positive rate at 1 % false positives) belong to that Gaussian.
+    `unit` is what is protected, as a noun ("record"). `adjacency` completes "neighbours differ by" ("the contribution
+    of one record, which is replaced by zero in one of them"). `setting` is where the noise came from ("distributed
+    noise"). `epsilon` is what the ledger holds at `delta`, `renyi` the bound by Renyi divergence beside it.
+    `attack_advantage` and `attack_tpr` are those of the Gaussian mechanism that `epsilon` prices; `attack_tpr` is the
+    true positive rate at 1 % false positives.
     """
 
     unit: str
@@ -115,7 +116,7 @@ class Guarantee:
     epsilon_limit: float
     delta: float
     epsilon: float
-    gaussian: float
+    renyi: float
     attack_advantage: float
     attack_tpr: float
 

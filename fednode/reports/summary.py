@@ -23,7 +23,7 @@ def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Rounds", _rounds(record)),
         ("Accuracy", _accuracy(record)),
         ("Privacy spent", _privacy(record)),
-        ("Gaussian reference", f"epsilon {bound(record.guarantee.gaussian)} with the same noise"),
+        ("Cross-check", f"epsilon {bound(record.guarantee.renyi)} by Renyi divergence"),
         ("Attack view", _attack(record)),
         ("Survivors", _survivors(record)),
         *_troubles(record),
@@ -62,7 +62,7 @@ def _attack(record: RunRecord) -> str:
         return "none: nothing was released"
     recognised = percent_bound(record.guarantee.attack_tpr)
     unit = f"{record.guarantee.unit}s"
-    return f"an attacker with 1 % false alarms recognises {recognised} of the {unit} used (Gaussian reference)"
+    return f"an attacker with 1 % false alarms recognises {recognised} of the {unit} used"
 
 
 def _survivors(record: RunRecord) -> str:

@@ -34,7 +34,7 @@ def sample_round(number: int, spent: float, **changes: object) -> RoundRecord:
         noise_planned=2.9873,
         noise_added=2.9873 * math.sqrt(20 / 14),
         epsilon_after=spent,
-        gaussian_after=0.965 * spent,
+        renyi_after=1.07 * spent,
         accuracy=0.86 - 0.55 * math.exp(-number / 4),
         bytes_up=1_871_034,
         bytes_down=102_400,
@@ -64,7 +64,7 @@ def sample_record() -> RunRecord:
         task=TaskFacts("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
         mechanism=_mechanism(),
         guarantee=Guarantee(
-            "record", "adding or removing one record", "distributed noise", 8.0, 1e-5, 7.874, 7.598, 0.571, 0.2367
+            "record", "one record that is zero", "distributed noise", 8.0, 1e-5, 7.874, 8.471, 0.571, 0.2367
         ),
         trust=_trust(),
         claims=_claims(),
@@ -97,7 +97,7 @@ def _rounds() -> list[RoundRecord]:
         holders_silent=(),
         noise_added=0.0,
         epsilon_after=rounds[7].epsilon_after,
-        gaussian_after=rounds[7].gaussian_after,
+        renyi_after=rounds[7].renyi_after,
         accuracy=None,
     )
     rounds[12] = replace(rounds[12], holders_answered=HOLDERS[:4], holders_silent=HOLDERS[4:])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError
-from fednode.privacy import NoiseRequest, epsilon, gaussian_epsilon, local_variance
+from fednode.privacy import NoiseRequest, epsilon, gaussian_epsilon_of_mu, gaussian_mu, local_variance, renyi_epsilon
 
 PLAN = NoiseRequest(
     epsilon=8.0, delta=1e-5, rounds=20, clip=1.0, grid_bits=16, dimension=20_500, contributors=15, failure=2.0**-110
@@ -37,7 +37,9 @@ def test_the_default_run():
     variance = local_variance(PLAN)
     assert spent(PLAN, variance) <= 8.0 < spent(PLAN, variance - 1)
     assert spent(PLAN, variance) == pytest.approx(8.0, abs=1e-6)
-    assert gaussian_epsilon([PLAN.event(variance)] * 20, 1e-5) == pytest.approx(7.438, abs=1e-3)
+    events = [PLAN.event(variance)] * 20
+    assert gaussian_epsilon_of_mu(gaussian_mu(events), 1e-5) == pytest.approx(8.0, abs=1e-6)
+    assert renyi_epsilon(events, 1e-5) == pytest.approx(8.600, abs=1e-3)
 
 
 def test_failure_asks_for_more_noise():
@@ -50,7 +52,7 @@ def test_a_coarse_grid_is_refused():
 
 
 def test_two_grid_steps_are_allowed():
-    plan = replace(PLAN, grid_bits=1, clip=1.0, dimension=1, contributors=1, rounds=5)
+    plan = replace(PLAN, grid_bits=1, clip=1.0, dimension=1, contributors=10, rounds=2)
     assert local_variance(replace(plan, epsilon=spent(plan, 4))) == 4
     with pytest.raises(ConfigError, match="grid_bits"):
         local_variance(replace(plan, epsilon=spent(plan, 3)))

@@ -11,10 +11,10 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.errors import BudgetExhausted, ConfigError, StoreError
-from fednode.privacy import Budget, DiscreteGaussianSum, Ledger, Receipt, epsilon, gaussian_epsilon
+from fednode.privacy import Budget, DiscreteGaussianSum, Ledger, Receipt, epsilon, renyi_epsilon
 
 BUDGET = Budget(8.0, 1e-5)
-EVENT = DiscreteGaussianSum(1.0, 16, 20_500, 2_338_621_071, 15, 2.0**-110)
+EVENT = DiscreteGaussianSum(1.0, 16, 20_500, 2_063_600_292, 15, 2.0**-110)
 NAMES = tuple(f"client-{n:02d}" for n in range(15))
 
 
@@ -39,7 +39,7 @@ def test_a_charge_is_on_the_disk_and_in_the_receipt(tmp_path):
         assert (receipt.task, receipt.round_number, receipt.delta) == ("intents", 1, 1e-5)
         assert receipt.entry_hash == ledger.head == json.loads(line)["hash"]
         assert receipt.epsilon_after == ledger.spent == spent == json.loads(line)["epsilon_after"]
-        assert ledger.gaussian_spent == gaussian_epsilon([EVENT], 1e-5) < spent
+        assert ledger.renyi_spent == renyi_epsilon([EVENT], 1e-5) > spent
         assert json.loads(line)["survivors"] == list(NAMES)
         assert json.loads(line)["event"] == EVENT.to_dict()
         assert json.loads(header)["budget"] == BUDGET.to_dict()
@@ -53,11 +53,11 @@ def test_reopening_gives_everything_back(tmp_path):
     with opened(path) as ledger:
         for number, event in enumerate(events, start=3):
             ledger.charge(event, number, tuple(f"c{n}" for n in range(20)))
-        before = (ledger.events, ledger.entries, ledger.head, ledger.spent, ledger.gaussian_spent)
+        before = (ledger.events, ledger.entries, ledger.head, ledger.spent, ledger.renyi_spent)
         assert list(ledger.events) == events
     content = path.read_bytes()
     with opened(path) as ledger:
-        assert (ledger.events, ledger.entries, ledger.head, ledger.spent, ledger.gaussian_spent) == before
+        assert (ledger.events, ledger.entries, ledger.head, ledger.spent, ledger.renyi_spent) == before
         assert ledger.repair is None
         assert [entry.charge.round_number for entry in ledger.entries] == [3, 4, 5]
     assert path.read_bytes() == content
@@ -189,7 +189,7 @@ def test_a_blank_task_is_refused(tmp_path):
 
 def test_an_unknown_mechanism_is_refused(tmp_path):
     class FakeEvent:
-        contributors, failure = 15, 0.0
+        contributors, failure, mu, distance = 15, 0.0, 0.1, 0.0
 
         def renyi_bound(self):
             return EVENT.renyi_bound()

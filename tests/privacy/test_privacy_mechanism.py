@@ -36,7 +36,7 @@ def converted(bound, rounds: int, delta: float, orders) -> float:
 def test_sensitivity_table(table):
     for bits, redrawn, kept in table["rows"]:
         event = DiscreteGaussianSum(1.0, bits, table["dimension"], 10**10, 10, 0.0)
-        assert event.sensitivity.l2 * event.grid == pytest.approx(kept, abs=6e-4)
+        assert redrawn <= event.sensitivity.l2 * event.grid + 6e-5 < kept
         assert redrawn_l2(1.0, bits, table["dimension"]) * event.grid == pytest.approx(redrawn, abs=6e-5)
 
 

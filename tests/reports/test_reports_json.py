@@ -25,13 +25,14 @@ def test_it_is_canonical_and_says_its_schema() -> None:
     assert all(set(entry) == {field.name for field in fields(RoundRecord)} for entry in report["run"]["rounds"])
 
 
-def test_schema_version_1_has_these_fields() -> None:
+def test_schema_version_2_has_these_fields() -> None:
     """Whoever changes this list raises SCHEMA_VERSION: other people's programs read it."""
     entry = json.loads(render_json(sample_record()))["run"]["rounds"][4]
-    assert SCHEMA_VERSION == 1
+    assert SCHEMA_VERSION == 2
     assert " ".join(sorted(entry)) == (
-        "accuracy asked_again bytes_down bytes_up discarded epsilon_after gaussian_after holders_answered "
-        "holders_silent invited lost noise_added noise_planned outcome reason rejected round seconds survivors"
+        "accuracy asked_again bytes_down bytes_up discarded epsilon_after holders_answered "
+        "holders_silent invited lost noise_added noise_planned outcome reason rejected "
+        "renyi_after round seconds survivors"
     )
     assert entry["rejected"] == [
         {"name": "client-18", "reason": "damaged"},

@@ -30,7 +30,7 @@ def page() -> Page:
 
 def empty_record() -> RunRecord:
     record = sample_record()
-    claim = replace(record.guarantee, epsilon=0.0, gaussian=0.0, attack_advantage=0.0, attack_tpr=0.01)
+    claim = replace(record.guarantee, epsilon=0.0, renyi=0.0, attack_advantage=0.0, attack_tpr=0.01)
     nothing = Claims((), (), ())
     return replace(
         record, rounds=(), outcome="stopped", guarantee=claim, claims=nothing, warnings=(), deviations=(), settings={}
@@ -177,11 +177,10 @@ def test_a_run_that_released_nothing_has_no_attacker_to_speak_of() -> None:
     assert "Nothing was charged" in meaning(empty_record()) and "strong" not in meaning(empty_record())
 
 
-def test_figures_of_the_gaussian_reference_are_not_sold_as_proven() -> None:
+def test_the_cross_check_stands_beside_the_number() -> None:
     record = sample_record()
-    assert guarantee(record).count("by the Gaussian reference") == 2
-    assert "23.7 %, by the Gaussian reference" in guarantee(record)
-    assert meaning(record).count("By the Gaussian reference") == 1
+    assert "Epsilon spent 7.874 at" in guarantee(record) and "Cross-check epsilon 8.471 by Renyi" in guarantee(record)
+    assert "epsilon 8.471 for the same sums" in meaning(record)
 
 
 def test_what_is_spent_or_possible_never_reads_as_less() -> None:

@@ -36,7 +36,7 @@ def test_a_plot_is_one_svg_that_follows_the_theme(draw: plots.Plot) -> None:
 def test_labels_say_what_is_drawn() -> None:
     words = {draw: words_of(draw(sample_record())) for draw in DRAWERS}
     assert "accuracy, %" in words[plots.accuracy_plot]
-    assert all(word in words[plots.epsilon_plot] for word in ("limit", "proven bound", "Gaussian reference"))
+    assert all(word in words[plots.epsilon_plot] for word in ("limit", "charged", "Renyi bound"))
     assert all(word in words[plots.noise_plot] for word in ("planned", "added"))
     assert all(word in words[plots.survivors_plot] for word in ("floor", "released", "failed"))
     smooth = replace(sample_record(), rounds=sample_record().rounds[:3])

@@ -24,8 +24,8 @@ def test_both_files_are_written_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_record_with_a_nan_writes_nothing(tmp_path: Path) -> None:
     record = sample_record()
-    with pytest.raises(ValueError, match=r"guarantee\.gaussian is nan"):
-        write_reports(replace(record, guarantee=replace(record.guarantee, gaussian=float("nan"))), tmp_path)
+    with pytest.raises(ValueError, match=r"guarantee\.renyi is nan"):
+        write_reports(replace(record, guarantee=replace(record.guarantee, renyi=float("nan"))), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

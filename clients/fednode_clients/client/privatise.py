@@ -1,7 +1,7 @@
 """The steps of an update before it leaves: bound, round, noise, seal, in the one order that type-checks.
 
 Rounding: Kairouz, Liu, Steinke 2021 (arXiv 2102.06387), section 4.2, without the redraw: two neighbouring sums rounded
-with the same coins differ by at most clip + step * sqrt(d) in L2 norm, and that is what the ledger charges.
+with the same coins differ by at most `rounded_norm` of the clip in L2 norm, and that is what the ledger charges.
 """
 
 import math

@@ -114,7 +114,7 @@ def check_told(folder: Path) -> dict:
         assert row.accuracy is not None or told
     assert record.trust.ledger_head == history.head
     assert record.guarantee.epsilon == (epsilon([c.event for c in charges], record.guarantee.delta) if charges else 0)
-    assert (record.guarantee.attack_tpr > 0.01) == (record.guarantee.gaussian > 0) == bool(charges)
+    assert (record.guarantee.attack_tpr > 0.01) == (record.guarantee.renyi > 0) == bool(charges)
     check_claims(record, charges)
     assert (folder / "model.safetensors").is_file() <= bool(record.released)
     assert "my-card-4929" not in (folder / "report.html").read_text() + str(report)
