@@ -9,7 +9,18 @@ import math
 from fednode.protocol.spec import Terms
 from fednode_crypto import noise_tail
 
+SAMPLER_DISTANCE = 2.0**-130
+"""No draw of the discrete Gaussian is further than this from the ideal one, in total variation
+(`fednode_crypto.noise`)."""
+
+OVERFLOW_CHANCE = 2.0**-128
+
 _TASK_ROUNDS = 1 << 20
+
+
+def release_failure(dimension: int, clients: int) -> float:
+    """Return the delta that one release costs beside its noise, as node and members count it: sampler and overflow."""
+    return dimension * clients * SAMPLER_DISTANCE + OVERFLOW_CHANCE
 
 
 def signal(terms: Terms) -> int:
