@@ -154,7 +154,7 @@ def _start_superlink(home: Path, environ: Mapping[str, str], stop: StopFlag) -> 
     (home / "config.toml").write_text(f'[superlink]\ndefault = "private"\n\n{private}', encoding="utf-8")
     command = ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--database", str(home / "state.db"), "--log-file", str(log_file)]
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(  # noqa: S603 # nosec B603 # our own command
         command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     while not _answers(port):
@@ -219,7 +219,7 @@ def _follow(command: list[str], environ: dict[str, str], observer: Observer) -> 
     """Pass on FedNode's own lines of Flower's log until the run ends; return the last line that is not FedNode's."""
     last = ""
     # a session of its own: Ctrl-C in a terminal reaches this process alone, which passes it on as a file
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(  # noqa: S603 # nosec B603 # our own command
         command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
         for line in process.stdout or ():

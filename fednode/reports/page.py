@@ -69,7 +69,8 @@ def _shown(context: "EvalContext", value: object) -> object:
         return value
     from markupsafe import Markup, escape
 
-    return Markup(_EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(figures.printable(value)))))  # noqa: S704
+    whole = _EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(figures.printable(value))))
+    return Markup(whole)  # noqa: S704 # nosec B704 # it was escaped in the line above
 
 
 def _setting(value: object) -> str:
