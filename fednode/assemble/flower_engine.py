@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-import tomli_w
-
 from fednode.assemble.cache_location import reach_server
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import OUTCOMES
@@ -31,7 +29,7 @@ from fednode.errors import ConfigError, FednodeError, Interrupted, one_line
 from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag
 from fednode.reports import JSON_NAME, parse_report
-from fednode.settings import RunConfig, RunSettings, to_run_config
+from fednode.settings import RunConfig, RunSettings, to_run_config, toml_text
 
 log = logging.getLogger("fednode.run")
 
@@ -65,7 +63,7 @@ def app_files(study: str, config: RunConfig) -> dict[str, str]:
     components = {"serverapp": f"{package}.server_app:app", "clientapp": f"{package}.client_app:app"}
     flower = {"publisher": "fednode", "components": components, "config": config}
     return {
-        "pyproject.toml": tomli_w.dumps(project | {"tool": {"flwr": {"app": flower}}}),
+        "pyproject.toml": toml_text(project | {"tool": {"flwr": {"app": flower}}}),
         f"{package}/__init__.py": '"""A FedNode study as a Flower app."""\n',
         f"{package}/server_app.py": (
             '"""The ServerApp: FedNode\'s node over Flower\'s grid."""\n\n'
@@ -239,7 +237,7 @@ def _passing_on(stop: StopFlag, folder: Path) -> Iterator[None]:
     def watch() -> None:
         while not over.wait(0.2):
             if stop.raised:
-                (folder / STOP_NAME).touch()
+                (folder / STOP_NAME).touch(0o600)
                 return
 
     thread = threading.Thread(target=watch, daemon=True)

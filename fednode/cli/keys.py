@@ -6,12 +6,18 @@ from typing import Annotated
 import typer
 
 from fednode.cli.exits import say
+from fednode.disk.no_dumps import keep_keys_in_memory
 from fednode.errors import ConfigError
 
 keys_app = typer.Typer(
     help="Make keys, enrol members, show keys and cohorts. Secrets stay in the folder that they were made in.",
     no_args_is_help=True,
 )
+
+
+@keys_app.callback()
+def _top() -> None:
+    keep_keys_in_memory()
 
 
 @keys_app.command("init")

@@ -143,8 +143,8 @@ class SettingFields(BaseModel):
     scheme: Literal["ring", "bfv"] = _setting(
         _COMMITTEE, "ring", "Secure sum: ring; or bfv, the reference, where one lie of the node opens every update."
     )
-    holders: Whole = _setting(_COMMITTEE, 5, "Key holders that guard the sum.", ge=2, le=16)
-    threshold: Whole = _setting(_COMMITTEE, 4, "Holders it takes to open a sum.", ge=2, le=16)
+    holders: Whole = _setting(_COMMITTEE, 5, "Key holders that guard the sum.", ge=2, le=10)
+    threshold: Whole = _setting(_COMMITTEE, 4, "Holders it takes to open a sum.", ge=2, le=10)
 
     cache: Cache = _setting(
         _CACHING,
