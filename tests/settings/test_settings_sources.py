@@ -30,7 +30,7 @@ LEGAL: dict[str, st.SearchStrategy[object]] = {
     "clients": st.integers(4, 99_999),
     "deadline": st.floats(1e-9, 86_400),
     "learning_rate": st.floats(1e-12, 1e6),
-    "epsilon": st.floats(1e-12, 1e6),
+    "epsilon": st.floats(1e-12, 50.0),
     "delta": st.floats(1e-300, 0.999),
     "clip": st.floats(1e-12, 1e6),
     "grid_bits": st.integers(8, 24),
