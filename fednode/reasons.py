@@ -66,7 +66,6 @@ class Reason(StrEnum):
     # a client's own limits
     MIN_SURVIVORS = "min-survivors", "Fewer updates would be opened together than the member requires."
     NOISE_FLOOR = "noise-floor", "The sum would have less noise than the member requires."
-    BUDGET = "budget", "Over all tasks, the round would cost the member's data more privacy than the member allows."
     STALENESS = "staleness", "The task allows older models than the member does."
     NO_ROOM = "no-room", "There is no room for one honest update in the sum, or none for the update in the store."
     NO_ROOM_YET = "no-room-yet", "There is no room in the store now; the client is asked again."
@@ -87,8 +86,14 @@ class Reason(StrEnum):
 
     # updates that arrive
     BAD_PAYLOAD = "bad-payload", "The sealed update cannot be added to the sum."
-    BAD_BOXES = "bad-boxes", "The update does not have one box of the right size for each holder."
-    BAD_BOX = "bad-box", "A holder could not open its box, so the update was taken out of the sum."
+    BAD_BOXES = (
+        "bad-boxes",
+        "The update does not have one box of the right size for each holder, with a check of the shares.",
+    )
+    BAD_BOX = (
+        "bad-box",
+        "A box did not open to a share that belongs with the others, so the update was taken out of the sum.",
+    )
     REPEATED = "repeated", "The same name comes twice, in a roster or in a round."
     REPEAT = "repeat", "The same update came again; it counts once."
     SECOND_UPDATE = "second-update", "The client sent two different updates in one round."

@@ -3,11 +3,12 @@
 `plan("ring", Demand(...))` returns `SumParams`, on which all parties agree by `digest()`.
 `scheme(params.scheme)` returns the verbs, by role:
 
-    client   sealer(params, key).seal(values, rng, context) -> Sealing: .payload; .shares, each for a holder's box
+    client   sealer(params, key).seal(values, rng, context) -> Sealing: .payload; .shares, each for a holder's box;
+             .check(challenge) -> what shows the holders that the shares belong together
     node     zero(params), then .absorb(payload) or .add(payload), .merge(other) -> SealedSum
     release  check_answer(params, answer) for each answer
              combine(params, total, answers, context) -> the exact int64 sum
-    holder   `ring` (boxed):  check_share(params, share);  answer(params, shares of one roster)
+    holder   `ring` (boxed):  check_share(params, share, point, challenge, check);  answer(params, shares of one roster)
              `bfv` (keyed):   contribute -> commitment, then reveal and shares;  join(shares);  answer(share, request)
 
 Errors: WrongParameters (cannot work), Overflow (does not fit), Tampered (bytes from outside are wrong; BadSignature and

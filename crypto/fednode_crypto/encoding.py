@@ -14,11 +14,11 @@ Words = NDArray[np.uint64]
 
 def size_of(moduli: Moduli, lead: tuple[int, ...] = ()) -> int:
     """Return the exact size in bytes of polynomials of shape (*lead, r, degree)."""
-    return prod(lead) * sum(p.bit_length() for p in moduli.primes) * moduli.degree // 8
+    return 8 * prod(lead) * sum(-(-p.bit_length() * moduli.degree // 64) for p in moduli.primes)
 
 
 def to_bytes(polynomials: Words, moduli: Moduli) -> bytes:
-    """Return `polynomials`, (..., r, degree), row by row, each residue in as many bits as its prime."""
+    """Return `polynomials`, (..., r, degree), row by row in whole words, a residue in as many bits as its prime."""
     packed: Words = bits.pack(moduli.rows(polynomials), moduli.bits)
     return packed.astype("<u8", copy=False).tobytes()
 

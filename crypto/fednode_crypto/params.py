@@ -116,6 +116,11 @@ class SumParams(ABC):
         return 0
 
     @property
+    def check_bytes(self) -> int:
+        """Exact size of what shows the holders that a client's shares belong together; 0 if the scheme has no boxes."""
+        return 0
+
+    @property
     def request_bytes(self) -> int:
         """Exact size of the part of the sum that a holder needs; 0 if it needs none."""
         return 0

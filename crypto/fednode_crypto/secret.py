@@ -1,6 +1,6 @@
 """Objects that hold secrets: they cannot be printed, pickled or copied by accident."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -17,13 +17,20 @@ class Secret:
         raise TypeError(f"a {type(self).__name__} is secret and cannot be pickled or copied")
 
 
+def _no_check(_challenge: bytes) -> bytes:
+    return b""
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Sealing(Secret):
     """What a client sends for one update: `payload` for the node, `shares` by point, each for that holder's box.
 
-    Keyed schemes have no shares. The payload with a threshold of shares reveals the update: log neither, and to send
-    an update again, store its boxes and not its shares.
+    `check` takes a challenge, 32 bytes that depend on all boxes, and returns the public `check_bytes` that show each
+    holder that the shares belong together. It answers one challenge, since two answers reveal the secret: ValueError
+    for another. Keyed schemes have no shares and an empty check. The payload with a threshold of shares reveals the
+    update: log neither, and to send an update again, store its boxes and not its shares.
     """
 
     payload: bytes
     shares: Mapping[int, bytes] = field(default_factory=dict)
+    check: Callable[[bytes], bytes] = _no_check

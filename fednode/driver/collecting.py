@@ -136,6 +136,8 @@ class Collecting:
             raise PeerFault(Reason.ANOTHER_ROUND, f"it is signed for round {envelope.head.round}")
         if self._keys is not None:
             check_boxes(envelope, self._keys, self._boxes_bytes() // self._spec.sum_params.holders)
+        if len(envelope.head.check()) != self._spec.sum_params.check_bytes:
+            raise PeerFault(Reason.BAD_BOXES, "no check of the right size for the boxed shares")
         self._download.check(envelope)
 
     def _tried(self, envelope: Envelope, now: Round) -> Fold:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort, Member
-from fednode.protocol.envelope import Envelope, Signed, Topic, parts_of_holders
+from fednode.protocol.envelope import Envelope, Head, Signed, Topic, parts_of_holders
 from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, digest
 from fednode_crypto import CryptoError
 from fednode_crypto.identity import BoxPublicKey
+from fednode_crypto.params import MOST_HOLDERS
 
 BOX_KEY = "box-key"
 KEY_BYTES = 32
@@ -185,6 +186,19 @@ class ClientKeys:
 def box_name(point: int) -> str:
     """Return the name of the attachment that is the box for the holder at this point."""
     return f"box-{point}"
+
+
+def share_challenge(spec_digest: bytes, client: str, boxes: Mapping[int, bytes]) -> bytes:
+    """Return the challenge of a client's check: 32 bytes that depend on the SHA-256 of each of its boxes, by point."""
+    points = [bytes([point]) + boxes[point] for point in sorted(boxes)]
+    return digest("share-check", spec_digest, client.encode("utf-8"), *points)
+
+
+def box_hashes(head: Head) -> dict[int, bytes]:
+    """Return the SHA-256 of each box that an update's head names, by point. Raises `PeerFault("malformed")`."""
+    attached = head.attached()
+    points = range(1, MOST_HOLDERS + 1)
+    return {point: attached[box_name(point)] for point in points if box_name(point) in attached}
 
 
 def box_context(spec_digest: bytes, client: str, holder: Member) -> bytes:

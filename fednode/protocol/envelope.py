@@ -4,6 +4,8 @@ A roster is a list of heads without bodies. It proves to a holder, whatever the 
 an update for which round.
 """
 
+import base64
+import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ MAX_SIGNED = 1 << 16
 
 _DOMAIN = b"envelope"
 _ATTACHED, _MARK, _MOST_ATTACHED = "attached", "+", 16
+_CHECK, _LONGEST_CHECK = "check", 256
 _HEAD = ("kind", "sender", "task", "round", "spec", "about", "size", "sha256")
 
 
@@ -65,7 +68,7 @@ class Head:
         """Return whether this is the head of an update for exactly this task, round and spec.
 
         Node and holders share this rule. The head of an update is small, since every holder gets it: it names its
-        attachments and nothing else.
+        attachments, has the check of its boxed shares, and nothing else.
         """
         return self.terse and (self.kind, self.topic) == ("update", topic)
 
@@ -76,8 +79,8 @@ class Head:
 
     @property
     def terse(self) -> bool:
-        """Whether `about` names attachments and nothing else."""
-        return set(self.about) <= {_ATTACHED}
+        """Whether `about` names attachments, has the check of the boxed shares, and nothing else."""
+        return set(self.about) <= {_ATTACHED, _CHECK}
 
     def attached(self) -> dict[str, bytes]:
         """Return the SHA-256 of each attachment by name. Raises `PeerFault("malformed")`."""
@@ -85,6 +88,15 @@ class Head:
             return {}
         listed = Fields(self.about).fields(_ATTACHED)
         return {name: listed.octets(name, 32) for name in listed.raw()}
+
+    def check(self) -> bytes:
+        """Return the check of the boxed shares, b"" if there is none. Raises `PeerFault("malformed")`."""
+        if _CHECK not in self.about:
+            return b""
+        try:
+            return base64.b64decode(Fields(self.about).text(_CHECK, _LONGEST_CHECK), validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise PeerFault(Reason.MALFORMED, "the check of the boxed shares is not base64") from error
 
     @staticmethod
     def from_bytes(data: bytes) -> "Head":
@@ -223,6 +235,11 @@ class Signer:
             sha256=hashlib.sha256(body).digest(),
         )
         return Envelope(Signed(head, self.key.sign(_DOMAIN, head.to_bytes())), body, attached)
+
+
+def about_check(check: bytes) -> dict[str, object]:
+    """Return what the head of an update says of its boxed shares; nothing if they have no check."""
+    return {_CHECK: base64.b64encode(check).decode("ascii")} if check else {}
 
 
 def numbered(prefix: str, items: Mapping[int, Signed | Envelope]) -> dict[str, bytes]:

@@ -5,11 +5,12 @@
 `seal` accepts only `Noised`, so code that skips the clip or the noise does not type-check.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fednode_crypto import Sealing
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,7 @@ class Noised:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A payload that no single party can read, bound to the round whose spec has `spec_digest`.
+    """A payload that no single party can read, with its secret shares, for the round whose spec has `spec_digest`."""
 
-    `shares`, one for each holder by point if the scheme has boxes, are secret: send each only in its holder's box.
-    """
-
-    payload: bytes = field(repr=False)
+    sealing: Sealing
     spec_digest: bytes
-    shares: Mapping[int, bytes] = field(default_factory=dict, repr=False)

@@ -222,9 +222,10 @@ def read_roster(data: bytes, most: int = LARGEST_COHORT) -> tuple[Signed, ...]:
 
 
 def _update_head(data: bytes) -> Signed:
-    """Return a head that takes little more memory than its bytes: it has only the hashes of its attachments."""
+    """Return a head that takes little more memory than its bytes: hashes of its attachments, and a check."""
     signed = Signed.from_bytes(data, MAX_UPDATE_HEAD)
     signed.head.attached()
+    signed.head.check()
     if not signed.head.terse:
         raise PeerFault(Reason.MALFORMED, f"{signed.head.sender} signed something other than an update")
     return signed

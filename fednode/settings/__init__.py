@@ -8,7 +8,7 @@ from fednode.settings.model import RunSettings
 from fednode.settings.nearest import guess
 from fednode.settings.run_config import RunConfig, default_run_config, from_run_config, to_run_config
 from fednode.settings.sources import resolve
-from fednode.settings.toml import to_toml, toml_text
+from fednode.settings.toml import to_toml
 
 __all__ = [
     "Fault",
@@ -21,5 +21,4 @@ __all__ = [
     "resolve",
     "to_run_config",
     "to_toml",
-    "toml_text",
 ]

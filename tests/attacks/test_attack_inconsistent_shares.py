@@ -1,11 +1,12 @@
 """Shares that do not lie on one polynomial: different holders are given parts of different secrets.
 
 Attacker: one corrupt client (`ring`), or a corrupt holder dealing shares of the joint key (`bfv`). Success: any set of
-answers opens to anything but the exact sum. It fails: surplus answers are compared, an opening must be small
-everywhere, and a joint key is tried before a client sees it. Control: without these checks, each set of holders
-interpolates another secret.
+answers opens to anything but the exact sum. It fails: holders check that a client's shares lie on one polynomial,
+surplus answers are compared, an opening must be small everywhere, and a joint key is tried before a client sees it.
+Control: without these checks a round is lost after its charge, and each set of holders interpolates another secret.
 """
 
+import hashlib
 from itertools import combinations
 
 import numpy as np
@@ -17,13 +18,14 @@ from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
 from kit.crypto.insecure import InsecureRng
 
 from fednode.errors import OpeningRejected, TooFewHolders
-from fednode.protocol.boxkeys import ClientKeys, box_context, box_name
-from fednode.protocol.envelope import Topic
+from fednode.protocol.boxkeys import ClientKeys, box_context, box_name, share_challenge
+from fednode.protocol.envelope import Topic, about_check
 from fednode.protocol.requests import read_spec, share_context
 from fednode.wire import join_parts, split_parts
 from fednode_crypto import Demand, WrongAnswer, plan, scheme
 from fednode_crypto.encoding import from_bytes
 from fednode_crypto.identity import open_box, seal_box
+from fednode_crypto.ring import share_check
 from fednode_crypto.ring.context import ring_context
 from fednode_crypto.secret import Sealing
 
@@ -76,33 +78,62 @@ def test_control_unchecked_interpolation_gives_each_set_of_holders_another_secre
 
 
 def dealing(*points: int):
-    """A client that boxes these holders shares of another secret, and signs it all."""
+    """A client that boxes these holders shares of another secret, and signs it all, with the check of its own shares.
+
+    What it seals is zero.
+    """
 
     def conduct(cohort, name, request):
         spec, parts = read_spec("round", request.frame)
-        told = envelope(cohort.speak(name, request))
         keys = ClientKeys.from_parts(parts, cohort.cohort).verified(cohort.cohort, Topic(spec.task, spec.round), name)
-        values = np.zeros(cohort.size.dimension, dtype=np.int64)
-        other = cohort.scheme.sealer(spec.sum_params).seal(values, InsecureRng(3), spec.digest()).shares
-        boxes = dict(told.attached)
-        for point in points:
-            holder, key = keys[point]
-            boxes[box_name(point)] = seal_box(key, other[point], box_context(spec.digest(), name, holder))
-        topic = Topic(spec.task, spec.round, spec.digest())
-        return [cohort.folder(name).signer.write("update", topic, told.body, attached=boxes).to_bytes()]
+        values, digest = np.zeros(cohort.size.dimension, dtype=np.int64), spec.digest()
+        sealer = cohort.scheme.sealer(spec.sum_params)
+        own, other = (sealer.seal(values, InsecureRng(seed), digest) for seed in (2, 3))
+        dealt = {**own.shares, **{point: other.shares[point] for point in points}}
+        boxes = {p: seal_box(key, dealt[p], box_context(digest, name, holder)) for p, (holder, key) in keys.items()}
+        hashes = {point: hashlib.sha256(box).digest() for point, box in boxes.items()}
+        about = about_check(own.check(share_challenge(digest, name, hashes)))
+        attached = {box_name(point): box for point, box in boxes.items()}
+        topic = Topic(spec.task, spec.round, digest)
+        return [cohort.folder(name).signer.write("update", topic, own.payload, about, attached).to_bytes()]
 
     return conduct
 
 
-def test_a_client_that_deals_to_one_holder_wrongly_changes_no_sum(tmp_path):
+@pytest.mark.parametrize("points", [(3,), (3, 4), (1, 2, 3, 4, 5)])
+def test_a_client_that_deals_wrongly_is_named_before_the_charge_and_changes_no_sum(tmp_path, points):
+    """With all five the check is of another polynomial than the one they have shares of."""
+    cohort = real_cohort(tmp_path, RING)
+    cohort.tell("client-2", dealing(*points))
+    outcome = cohort.begun().run_round(1)
+    assert (outcome.cause, outcome.silent, outcome.rejected) == ("", (), (("client-2", "bad-box"),))
+    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
+
+
+def test_a_client_that_deals_as_it_should_is_not_named(tmp_path):
+    cohort = real_cohort(tmp_path, RING)
+    cohort.tell("client-2", dealing())
+    outcome = cohort.begun().run_round(1)
+    assert (outcome.cause, outcome.silent, outcome.rejected) == ("", (), ())
+    others = [name for name in outcome.survivors if name != "client-2"]
+    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(others))
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    monkeypatch.setattr(share_check, "check_share", lambda *_: None)
+
+
+def test_control_unchecked_wrong_dealing_to_one_holder_costs_its_answer(tmp_path, unchecked):
     cohort = real_cohort(tmp_path, RING)
     cohort.tell("client-2", dealing(3))
     outcome = cohort.begun().run_round(1)
     assert outcome.cause == "" and outcome.silent == (("holder-3", "wrong-answer"),)
-    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
+    others = [name for name in outcome.survivors if name != "client-2"]
+    assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(others))
 
 
-def test_a_client_that_deals_to_two_holders_wrongly_stops_the_round_and_nothing_is_published(tmp_path):
+def test_control_unchecked_wrong_dealing_to_two_holders_stops_the_round_after_the_charge(tmp_path, unchecked):
     cohort = real_cohort(tmp_path, RING)
     cohort.tell("client-2", dealing(3, 4))
     node = cohort.node()

@@ -41,7 +41,9 @@ def secret_and_shares(seed: int) -> tuple[NDArray[np.int64], dict[int, NDArray[n
     """What a client draws and deals under this seed, from the sealing itself."""
     secret = discrete_gaussian(MASK_VARIANCE, PARAMS.ring_degree, InsecureRng(seed))
     sealing = EVERYONE.sealer.seal(np.zeros(PARAMS.dimension, dtype=np.int64), InsecureRng(seed), CONTEXT)
-    return secret, {p: from_bytes(s, FIELD) for p, s in sealing.shares.items()}
+    masked = ring_context(PARAMS).masked
+    found = {p: from_bytes(s, masked)[:, : PARAMS.ring_degree] for p, s in sealing.shares.items()}
+    return secret, {p: np.ascontiguousarray(words) for p, words in found.items()}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.crypto.committee import CONTEXT, BoxedCommittee, updates_for
+from kit.crypto.committee import CHALLENGE, CONTEXT, BoxedCommittee, updates_for
 from kit.crypto.insecure import InsecureRng
 from kit.crypto.plainsum import InsecureBoxedSum
 from kit.crypto.scheme import random_round
@@ -133,7 +133,7 @@ def test_payloads_look_uniform_and_two_of_the_same_values_differ_everywhere() ->
     known.subtract(first, second)
     assert (np.minimum(first, known.q[:, None] - first) > 2**20).all()
     for point in (1, 5):
-        shares = [from_bytes(s.shares[point], ring_context(PARAMS).shares) for s in sealings]
+        shares = [from_bytes(s.shares[point], ring_context(PARAMS).masked) for s in sealings]
         assert np.count_nonzero(shares[0] == shares[1]) < 40
 
 
@@ -150,10 +150,11 @@ def full():
 EXPECTED = sum(updates_for(PARAMS, 6, seed=2))
 
 
-def shifted(answer: bytes, by: int, at: int = 4000) -> bytes:
-    """The answer with `by` added to one number."""
-    field = ring_context(PARAMS).shares
-    words = from_bytes(answer, field)
+def shifted(message: bytes, by: int, at: int = 4000) -> bytes:
+    """The answer, or the share, with `by` added to one number."""
+    known = ring_context(PARAMS)
+    field = known.shares if len(message) == PARAMS.answer_bytes else known.masked
+    words = from_bytes(message, field)
     words[0, at] = (int(words[0, at]) + by) % PARAMS.share_prime
     return to_bytes(words, field)
 
@@ -251,10 +252,11 @@ def test_numbers_out_of_range_are_refused_everywhere_and_change_nothing(full) ->
         words = from_bytes(answers[3], field)
         words[0, 17] = value
         bad = to_bytes(words, field)
+        share = bad + sealings[0].shares[3][PARAMS.answer_bytes :]
         with pytest.raises(Tampered, match="range"):
-            RING.check_share(PARAMS, bad)
+            RING.check_share(PARAMS, share, 3, CHALLENGE, sealings[0].check(CHALLENGE))
         with pytest.raises(Tampered, match="range"):
-            RING.answer(PARAMS, [sealings[0].shares[1], bad])
+            RING.answer(PARAMS, [sealings[0].shares[1], share])
         with pytest.raises(WrongAnswer, match="holder 3") as caught:
             EVERYONE.combine(total, {**answers, 3: bad})
         assert caught.value.points == (3,)
@@ -289,7 +291,7 @@ def test_junk_in_a_later_block_is_found_too() -> None:
 def test_objects_of_another_scheme_or_parameters_are_not_mixed_up(full) -> None:
     _, total, answers = full
     bfv = plan("bfv", Demand(1_000, 6, 600_000, 5, 4))
-    checks = (lambda: RING.check_share(bfv, b""), lambda: RING.check_answer(bfv, b""))
+    checks = (lambda: RING.check_share(bfv, b"", 1, CHALLENGE, b""), lambda: RING.check_answer(bfv, b""))
     for verb in (lambda: RING.sealer(bfv), lambda: RING.zero(bfv), *checks):
         with pytest.raises(WrongParameters, match="'bfv'"):
             verb()

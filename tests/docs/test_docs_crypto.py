@@ -96,8 +96,20 @@ def test_what_is_planned_keeps_the_inequalities_of_the_page(clients):
     assert (value << params.shift) * sum(1 << (width * i) for i in range(lanes)) + bound < q / 2
     assert 8 * (2 * bound + 1) * (2 * value + 1) ** lanes <= 7 * q
     assert is_prime(params.share_prime) and params.share_prime > 2 * bound
-    boxes = 5 * (params.ring_degree * params.share_prime.bit_length() // 8 + 49)
+    numbers, bits = params.ring_degree + params.check_rows, params.share_prime.bit_length()
+    boxes = 5 * (8 * -(-numbers * bits // 64) + 49)
     assert params.upload_bytes == params.payload_bytes + boxes
+
+
+@pytest.mark.parametrize("clients", [10, 100, 1000])
+def test_the_table_of_the_check_is_what_is_planned(clients):
+    params = cheapest(clients, 4096)
+    chance = params.check_rows * math.log2(params.share_prime)
+    row = (
+        f"| {clients:,} | {params.share_prime:,} | {params.check_rows} | 2^-{chance:.1f} | {params.check_bytes} | 24 |"
+    )
+    assert row in LINES and cheapest(clients, 8192).check_bytes == params.check_bytes
+    assert {p.share_bytes - p.answer_bytes for p in (params, cheapest(clients, 8192))} == {24}
 
 
 def cautious(clients: int, degree: int, sizes: tuple[int, ...]) -> float:

@@ -372,7 +372,8 @@ def resigning(change: Callable[[Envelope], dict[str, Any]]) -> Conduct:
     def conduct(cohort: FakeCohort, name: str, request: Request) -> Sequence[bytes | None]:
         told = Envelope.from_bytes(cohort.speak(name, request), 1 << 26, 1 << 20)
         topic = Topic(told.head.task, told.head.round, told.head.spec)
-        signed = {"body": told.body, "attached": told.attached} | change(told)
+        about = {name: value for name, value in told.head.about.items() if name != "attached"}
+        signed = {"body": told.body, "attached": told.attached, "about": about} | change(told)
         return [cohort.folder(name).signer.write(told.head.kind, topic, **signed).to_bytes()]
 
     return conduct

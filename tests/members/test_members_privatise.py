@@ -159,7 +159,7 @@ def sealed(noised, spec):
 def test_a_sealed_update_is_bound_to_its_round():
     spec = a_spec()
     done = sealed(add_noise(bound(FakeSum(np.ones(5)), TERMS), TERMS, InsecureRng(2)), spec)
-    assert done.spec_digest == spec.digest() and len(done.payload) == spec.sum_params.payload_bytes
+    assert done.spec_digest == spec.digest() and len(done.sealing.payload) == spec.sum_params.payload_bytes
 
 
 @pytest.mark.parametrize("change", [{"clip": 2.0}, {"grid_bits": 9}, {"local_variance": 1}])
@@ -194,7 +194,7 @@ from fednode_crypto.interfaces import Sealer
 
 def send(total: ClippedSum, spec: RoundSpec, sealer: Sealer, rng: Rng) -> bytes:
     bounded = bound(total, spec.terms)
-    return seal({sent}, spec, sealer, rng).payload
+    return seal({sent}, spec, sealer, rng).sealing.payload
 """
 
 

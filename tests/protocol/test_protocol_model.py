@@ -9,6 +9,7 @@ from kit.faults import reason_of
 
 from fednode.protocol.guarantees import Bounded, Noised, Sealed
 from fednode.protocol.model import Layout, model_digest
+from fednode_crypto import Sealing
 
 MODEL = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "bias": np.array([7.0, 8.0], dtype=np.float32)}
 LAYOUT = Layout.of(MODEL)
@@ -133,5 +134,6 @@ def test_the_digest_is_over_what_travels_whatever_it_is_kept_as():
 
 def test_values_on_their_way_do_not_print():
     secret = np.array([123456789], dtype=np.int64)
-    for value in (Bounded(secret.astype(float), 1.0, 10), Noised(secret, 1.0, 16, 4), Sealed(b"123456789", bytes(32))):
+    sealed = Sealed(Sealing(b"123456789"), bytes(32))
+    for value in (Bounded(secret.astype(float), 1.0, 10), Noised(secret, 1.0, 16, 4), sealed):
         assert "123456789" not in repr(value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from kit.crypto.bfv_payload import insecure_payload
-from kit.crypto.committee import TASK, BoxedCommittee, Committee, keyed
+from kit.crypto.committee import CHALLENGE, TASK, BoxedCommittee, Committee, keyed
 from kit.crypto.insecure import InsecureRng
 
 from fednode_crypto import Demand, Sealing, SumParams, params_from_dict, plan, scheme
@@ -25,12 +25,16 @@ CONTEXT = bytes(range(32))
 CLIENTS = 3
 
 RNG = "InsecureRng(seed): AES-256-CTR (nonce 0) keyed by SHA-256('insecure' | seed as 16 bytes, big-endian)"
-MESSAGES = "messages are given by length, first 8 bytes and SHA-256; words in 'a' are little-endian"
+MESSAGES = (
+    "messages are given by length, first 8 bytes and SHA-256; words in 'a' and in 'share_check_matrix', which is "
+    "(L, N) and expanded from 'challenge', are little-endian"
+)
 VALUES = "value i of client c (0, 1, ..): (i * i + 7 * c) mod (2 * bound + 1) - bound, 'bound' beside it"
 BAD = (
     "'bad': each names the step that must refuse and the error; 'change' is made to the message named by client and "
     "holder's point: 'cut' drops bytes at the end, 'append' adds some, 'bit' flips bit b (of byte b // 8, least "
-    "significant first), 'at' / 'bits' / 'value' overwrite that many bits from that bit on"
+    "significant first), 'at' / 'bits' / 'value' overwrite that many bits from that bit on; of check_share, 'share_of' "
+    "and 'check_of' name whose share and check are shown instead, 'check' is the change of the check"
 )
 
 
@@ -45,6 +49,8 @@ def values_of(params: SumParams, client: int, bound: int) -> np.ndarray:
 
 def changed(data: bytes, change: dict[str, Any]) -> bytes:
     """`data` with the change of one bad case."""
+    if not {"cut", "append", "bit", "at"} & set(change):
+        return data
     if "cut" in change:
         return data[: -change["cut"]]
     if "append" in change:
@@ -77,8 +83,13 @@ class Play:
         return self.everyone.scheme.zero(self.params).add(payload)
 
     def step_check_share(self, change: dict[str, Any]) -> object:
-        share = changed(self.sealings[change["client"]].shares[change["point"]], change)
-        return self.everyone.scheme.check_share(self.params, share)
+        sealing, point = self.sealings[change["client"]], change["point"]
+        share = changed(sealing.shares[change.get("share_of", point)], change)
+        check = changed(
+            self.sealings[change.get("check_of", change["client"])].check(CHALLENGE), change.get("check", {})
+        )
+        challenge = bytes.fromhex(change.get("challenge", CHALLENGE.hex()))
+        return self.everyone.scheme.check_share(self.params, share, point, challenge, check)
 
     def step_answer(self, change: dict[str, Any]) -> object:
         return keyed_answer(self.everyone, changed(self.total.request(), change))
@@ -138,6 +149,17 @@ def ring_bad(params: SumParams) -> Iterator[tuple[str, dict[str, Any]]]:
     size = params.share_prime.bit_length()
     yield "check_share", {"client": 0, "point": 1, "cut": 1}
     yield "check_share", {"client": 0, "point": 1, "at": 9 * size, "bits": size, "value": params.share_prime}
+    of_one = {"client": 0, "point": 1}
+    yield "check_share", {**of_one, "append": "00"}
+    yield "check_share", {**of_one, "bit": 0}
+    yield "check_share", {**of_one, "bit": n * size}
+    yield "check_share", {**of_one, "bit": 8 * params.share_bytes - 1}
+    yield "check_share", {**of_one, "share_of": 2}
+    yield "check_share", {**of_one, "check_of": 1}
+    yield "check_share", {**of_one, "challenge": CHALLENGE[::-1].hex()}
+    yield "check_share", {**of_one, "challenge": CHALLENGE[:16].hex()}
+    for change in ({"cut": 1}, {"append": "00"}, {"bit": 0}, {"at": 0, "bits": size, "value": params.share_prime}):
+        yield "check_share", {**of_one, "check": change}
     yield "combine", {"from": list(range(1, params.threshold))}
     yield "combine", {"context": CONTEXT[::-1].hex()}
     yield "combine", {"context": ""}
@@ -162,6 +184,7 @@ def ring_case(params: SumParams, bound: int) -> dict[str, Any]:
     known = ring_context(params)
     a = mask_block(public_keys(params, CONTEXT), 0, known.data)
     bad = [{"step": s, "change": c, **outcome(play, s, c)} for s, c in ring_bad(params)]
+    matrix = np.concatenate([mask_block((CHALLENGE,), row, known.shares) for row in range(params.check_rows)])
     return {
         "params": params.to_dict(),
         "params_digest": params.digest().hex(),
@@ -169,10 +192,17 @@ def ring_case(params: SumParams, bound: int) -> dict[str, Any]:
         "share_prime": params.share_prime,
         "small": params.small,
         "context": CONTEXT.hex(),
+        "challenge": CHALLENGE.hex(),
+        "share_check_matrix": digest_of(matrix.astype("<u8").tobytes()),
         "a": [digest_of(row.astype("<u8").tobytes()) for row in a],
         "bound": bound,
         "clients": [
-            {"seed": c, "payload": digest_of(s.payload), "shares": {str(p): digest_of(x) for p, x in s.shares.items()}}
+            {
+                "seed": c,
+                "payload": digest_of(s.payload),
+                "shares": {str(p): digest_of(x) for p, x in s.shares.items()},
+                "check": s.check(CHALLENGE).hex(),
+            }
             for c, s in enumerate(sealings)
         ],
         "checkpoint": digest_of(play.total.to_bytes()),

@@ -81,5 +81,4 @@ def seal(noised: Noised, spec: RoundSpec, sealer: Sealer, rng: Rng) -> Sealed:
     if noised.values.shape != (spec.sum_params.dimension,):
         raise ValueError(f"{noised.values.shape} values for a sum of {spec.sum_params.dimension}")
     digest = spec.digest()
-    sealing = sealer.seal(noised.values, rng, digest)
-    return Sealed(sealing.payload, digest, sealing.shares)
+    return Sealed(sealer.seal(noised.values, rng, digest), digest)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from fednode.errors import PeerFault
-from fednode.protocol.boxkeys import BOX_KEY, box_context, box_name, client_indices
+from fednode.protocol.boxkeys import BOX_KEY, box_context, box_hashes, box_name, client_indices, share_challenge
 from fednode.protocol.envelope import Signed
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
@@ -64,7 +64,7 @@ class BoxStore:
         return RoundSeed(fresh)
 
     def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
-        """Keep the boxes that open to a share; return the names of the clients whose box does not.
+        """Keep the boxes that open to a share of the client's check; return the clients whose box does not, by name.
 
         Raises `PeerFault` BAD_REQUEST if a box is not the one that its client signed: the node exchanged it.
         """
@@ -75,9 +75,10 @@ class BoxStore:
             box = boxes.get(name, b"")
             if signed.head.attached().get(box_name(known.me.point)) != hashlib.sha256(box).digest():
                 raise PeerFault(Reason.BAD_REQUEST, f"the box of {name} is not the one that it signed")
+            challenge = share_challenge(about, name, box_hashes(signed.head))
             try:
                 share = open_box(seed.key(indices[name]), box, box_context(about, name, known.me))
-                _scheme(known).check_share(spec.sum_params, share)
+                _scheme(known).check_share(spec.sum_params, share, known.me.point, challenge, signed.head.check())
                 good[name] = box
             except Tampered:
                 excluded.append(name)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto.hazmat import ring_kernels
-from fednode_crypto.hazmat.moduli import with_scaled, words
+from fednode_crypto.hazmat.moduli import Moduli, with_scaled, words
 from fednode_crypto.hazmat.ntt import Ring
 from fednode_crypto.hazmat.stream import ZEROS, aes_ctr
 from fednode_crypto.secret import Secret
@@ -55,8 +55,8 @@ def mask_keys(context: bytes, primes: Sequence[int]) -> tuple[bytes, ...]:
     return tuple(hashlib.sha256(context + bytes([i])).digest() for i in range(len(primes)))
 
 
-def mask_block(keys: Sequence[bytes], block: int, ring: Ring) -> Words:
-    """Return (r, n) uniform residues, in NTT form: `a` of one block.
+def mask_block(keys: Sequence[bytes], block: int, ring: Moduli) -> Words:
+    """Return (r, n) uniform residues that the keys and the number of the block fix: `a` of one block, in NTT form.
 
     Row i is read from AES-256-CTR under keys[i], the counter beginning at block * 2^64 (big-endian): little-endian
     words, whose low bits, as many as the prime has, are kept when they are below the prime.

@@ -21,11 +21,19 @@ def share(secret: Words, moduli: Moduli, threshold: int, points: Iterable[int], 
 
     Guarantee: fewer than `threshold` shares are independent of the secret; any `threshold` determine it.
     """
-    random = [uniform_rows(moduli.primes, (moduli.degree,), rng) for _ in range(threshold - 1)]
-    shares = {}
-    for point in points:
-        value = np.zeros_like(secret)
-        for power, coefficients in enumerate([secret, *random]):
-            moduli.add_scaled(value, coefficients, point**power)
-        shares[point] = value
-    return shares
+    polynomial = random_polynomial(secret, moduli, threshold, rng)
+    return {point: value_at(polynomial, moduli, point) for point in points}
+
+
+def random_polynomial(secret: Words, moduli: Moduli, threshold: int, rng: Rng) -> Words:
+    """Return the coefficients, (threshold, r, n), of a polynomial that is `secret` at 0; the upper ones are uniform."""
+    upper = [uniform_rows(moduli.primes, (moduli.degree,), rng) for _ in range(threshold - 1)]
+    return np.stack([secret, *upper])
+
+
+def value_at(polynomial: Words, moduli: Moduli, point: int) -> Words:
+    """Return the value, (r, n), of a polynomial (t, r, n) at `point`."""
+    value: Words = np.zeros_like(polynomial[0])
+    for power, coefficients in enumerate(polynomial):
+        moduli.add_scaled(value, coefficients, point**power)
+    return value

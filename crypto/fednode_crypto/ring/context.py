@@ -12,21 +12,32 @@ from fednode_crypto.ring.params import RingParams
 
 @dataclass(frozen=True, slots=True)
 class RingContext:
-    """`data` is the ring of payloads, `shares` the field of shares, `layout` the place of each value in a payload."""
+    """`data` is the ring of payloads, `layout` the place of each value in one; the others are vectors mod share_prime.
+
+    `shares` are secrets and their sums; `masked` is what a client shares: a secret, then a mask for each row of the
+    check; `rows` are one number for each row, `coefficients` the t `rows` of a whole check.
+    """
 
     params: RingParams
     data: Ring
     shares: Moduli
+    masked: Moduli
+    rows: Moduli
+    coefficients: Moduli
     layout: LaneLayout
 
 
 @lru_cache(maxsize=16)
 def ring_context(params: RingParams) -> RingContext:
     """Return what follows from `params`."""
+    field = (params.share_prime,)
     return RingContext(
         params=params,
         data=ring(params.ring_degree, params.primes),
-        shares=moduli(params.ring_degree, (params.share_prime,)),
+        shares=moduli(params.ring_degree, field),
+        masked=moduli(params.ring_degree + params.check_rows, field),
+        rows=moduli(params.check_rows, field),
+        coefficients=moduli(params.threshold * params.check_rows, field),
         layout=LaneLayout(
             params.blocks, params.lanes, params.lane_bits, params.shift, params.value_bound, params.small
         ),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode_crypto.answers import check_openable, contradicted, read_answers
-from fednode_crypto.encoding import add_bytes, to_bytes
+from fednode_crypto.encoding import add_bytes, check_bytes, to_bytes
 from fednode_crypto.errors import Overflow, Tampered, WrongAnswer
 from fednode_crypto.hazmat.lagrange import lagrange
 from fednode_crypto.hazmat.ring import Mask
@@ -27,20 +27,23 @@ Words = NDArray[np.uint64]
 def answer(params: RingParams, shares: Iterable[bytes]) -> bytes:
     """Return the sum of one holder's shares, exactly `answer_bytes`: one share of each client of one roster.
 
+    Masks of the check are left out: only the shares of the secrets are added.
+
     Guarantee: fewer than t answers are independent of every client's secret; t or more reveal the sum of the roster's
     secrets and nothing else. This holds for one roster a round: the sums of two rosters reveal their difference.
     Raises Tampered for a malformed share, Overflow for more shares than were planned, ValueError for none.
     """
-    shares_field = ring_context(params).shares
+    ctx = ring_context(params)
     total, count = np.zeros((1, params.ring_degree), dtype=np.uint64), 0
     for share in shares:
         if count == params.summands:
             raise Overflow(f"the sum was planned for {params.summands} updates: this roster has more")
-        add_bytes(total, share, shares_field, "share")
+        check_bytes(share, ctx.masked, what="share")
+        add_bytes(total, share[: params.answer_bytes], ctx.shares)
         count += 1
     if count == 0:
         raise ValueError("an empty roster cannot be opened")
-    return to_bytes(total, shares_field)
+    return to_bytes(total, ctx.shares)
 
 
 def combine(

@@ -44,6 +44,12 @@ def share_prime(bound: int) -> int:
     return found
 
 
+@lru_cache(maxsize=256)
+def check_rows(prime: int) -> int:
+    """Return the least L with prime^L >= 2^128."""
+    return next(rows for rows in range(1, 129) if prime**rows >> 128)
+
+
 @dataclass(frozen=True, slots=True)
 class RingParams(SumParams):
     """Parameters of scheme `ring`. Honest sums fit and open, except with a chance of 2^-128 in a whole task.
@@ -89,11 +95,21 @@ class RingParams(SumParams):
         return self.blocks * sum(PRIME_BITS[self.ring_degree]) * self.ring_degree // 8
 
     @property
+    def check_rows(self) -> int:
+        """The fewest rows with which a check of shares that do not belong together passes by chance below 2^-128."""
+        return check_rows(self.share_prime)
+
+    @property
     def share_bytes(self) -> int:
-        """Exact bytes of a share of a client's secret: one number mod `share_prime` a coefficient."""
-        return self.ring_degree * self.share_prime.bit_length() // 8
+        """Exact bytes of a share: a number mod `share_prime` a coefficient and a row of the check, in whole words."""
+        return 8 * -(-(self.ring_degree + self.check_rows) * self.share_prime.bit_length() // 64)
+
+    @property
+    def check_bytes(self) -> int:
+        """Exact bytes of the check of a client's shares: `threshold` coefficients of each row."""
+        return -(-self.threshold * self.check_rows * self.share_prime.bit_length() // 8)
 
     @property
     def answer_bytes(self) -> int:
-        """Exact bytes of one holder's answer, whatever the dimension."""
-        return self.share_bytes
+        """Exact bytes of one holder's answer, whatever the dimension: one number mod `share_prime` a coefficient."""
+        return self.ring_degree * self.share_prime.bit_length() // 8

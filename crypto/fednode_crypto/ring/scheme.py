@@ -12,8 +12,9 @@ counts. The opened sums of s and e are hints, and from width 6.4 they leave 3.2 
 ternary ones have no such theorem. A node that lies about what it added gains nothing: an answer depends on the roster,
 not on the sum. `docs/crypto.md` has the argument, the estimates and the assumptions.
 Edge cases: the sum of one honest client is its update; answers for two rosters in one round, even fewer than t for
-each, can give both away (holders answer for the one that t of them signed); a payload of junk, or shares that do not
-belong to the payload, is found when the sum is opened, but not whose it was.
+each, can give both away (holders answer for the one that t of them signed); shares that do not belong together are
+found before the sum is opened, with whose they are (`ring.share_check`); a payload of junk, or shares that belong
+together and not to the payload, only when it is opened, and not whose it was.
 
 Sources: Boneh, Lewi, Montgomery, Raghunathan, "Key homomorphic PRFs and their applications" (2013), for masks that add
 up; Becker, Guajardo, Zimmermann, "Revisiting private stream aggregation: lattice-based PSA" (2018), and Ernst, Koch,
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from fednode_crypto.encoding import check_bytes
 from fednode_crypto.interfaces import BoxedScheme, JointKey, SealedSum
 from fednode_crypto.params import SumParams
-from fednode_crypto.ring import opening
+from fednode_crypto.ring import opening, share_check
 from fednode_crypto.ring.context import ring_context
 from fednode_crypto.ring.params import RingParams
 from fednode_crypto.ring.sealing import RingSealedSum, RingSealer
@@ -59,9 +60,9 @@ class RingMask:
         """Return the sum in a checkpoint."""
         return RingSealedSum.from_bytes(RingParams.of(params), data)
 
-    def check_share(self, params: SumParams, share: bytes) -> None:
-        """Return if `share` can be a client's: the exact size, every number in the field."""
-        check_bytes(share, ring_context(RingParams.of(params)).shares, what="share")
+    def check_share(self, params: SumParams, share: bytes, point: int, challenge: bytes, check: bytes) -> None:
+        """Return if `share` belongs to the client's check; guarantee as `ring.share_check.check_share`."""
+        share_check.check_share(RingParams.of(params), share, point, challenge, check)
 
     def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
         """Return one holder's part of the opening; guarantee as `ring.opening.answer`."""

@@ -28,7 +28,7 @@ from fednode.protocol.boxkeys import (
     key_tree,
 )
 from fednode.protocol.cohort import Cohort
-from fednode.protocol.envelope import Signed, Signer, Topic
+from fednode.protocol.envelope import Signed, Signer, Topic, about_check
 from fednode.protocol.requests import TaskCard, ask_frame, key_request, roster_part, spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import join_parts
@@ -150,8 +150,9 @@ def copying(*, boxes: bool):
     def conduct(cohort, name, request):
         theirs, own = envelope(cohort.said["client-1", "round"][-1]), envelope(cohort.speak(name, request))
         topic = Topic(theirs.head.task, theirs.head.round, theirs.head.spec)
-        attached = (theirs if boxes else own).attached
-        return [cohort.folder(name).signer.write("update", topic, theirs.body, attached=attached).to_bytes()]
+        shared = theirs if boxes else own
+        about = about_check(shared.head.check())
+        return [cohort.folder(name).signer.write("update", topic, theirs.body, about, shared.attached).to_bytes()]
 
     return conduct
 
@@ -225,7 +226,8 @@ def test_a_box_opens_for_its_round_client_holder_and_point_only(ring):
     key = ring.cohort.holder("holder-1")._boxes._current(ring.spec).key(0)
     box, spec = update.attached["box-1"], ring.spec.digest()
     share = open_box(key, box, box_context(spec, "client-1", holder))
-    assert from_bytes(share, ring_context(ring.spec.sum_params).shares).shape == (1, 4096)
+    params = ring.spec.sum_params
+    assert from_bytes(share, ring_context(params).masked).shape == (1, 4096 + params.check_rows)
     other = ring.cohort.cohort.member("holder-2")
     for context in (
         box_context(bytes(32), "client-1", holder),

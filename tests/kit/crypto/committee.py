@@ -14,6 +14,7 @@ from fednode_crypto.interfaces import Contribution, HolderShare, JointKey, Seale
 
 TASK = b"task 7, cohort 1f"
 CONTEXT = b"task 7, round 3"
+CHALLENGE = bytes(range(100, 132))
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from fednode_crypto import NotEnoughShares, Overflow, Rng, Sealing, SumParams, Tampered, WrongAnswer
 from fednode_crypto.interfaces import Contribution, HolderShare, JointKey, SealedSum, Sealer
 from fednode_crypto.packing import checked_values
+from fednode_crypto.secret import Secret
 
 _COUNT = 4
 _TAG = 32
 _TAGS = 1 << (8 * _TAG)
+_CHECK = 16
+_CHECKS = 1 << (8 * _CHECK)
 
 
 def _hash(*parts: bytes) -> bytes:
@@ -87,6 +90,19 @@ class InsecureSealer:
         return Sealing(_in_clear(checked_values(values, self.params), 0, self.params))
 
 
+@dataclass(slots=True, repr=False)
+class InsecureCheck(Secret):
+    params: SumParams
+    tag: int
+    challenge: bytes | None = None
+
+    def check(self, challenge: bytes) -> bytes:
+        if self.challenge not in (None, challenge):
+            raise ValueError("another challenge")
+        self.challenge, answer = challenge, (self.tag + _mark(challenge)) % _CHECKS
+        return answer.to_bytes(_CHECK, "little").ljust(self.params.check_bytes, b"\0")
+
+
 @dataclass(frozen=True, slots=True)
 class InsecureBoxedSealer:
     params: SumParams
@@ -94,7 +110,8 @@ class InsecureBoxedSealer:
     def seal(self, values: NDArray[np.int64], rng: Rng, context: bytes = b"") -> Sealing:
         values, tag = checked_values(values, self.params), int.from_bytes(rng.bytes(_TAG), "little")
         payload = _in_clear(values, (tag + _mark(context)) % _TAGS, self.params)
-        return Sealing(payload, {p: _tagged(tag * p, self.params) for p in range(1, self.params.holders + 1)})
+        shares = {p: _tagged(tag * p, self.params) for p in range(1, self.params.holders + 1)}
+        return Sealing(payload, shares, InsecureCheck(self.params, tag).check)
 
 
 def _tagged(tag: int, params: SumParams) -> bytes:
@@ -284,6 +301,12 @@ def _answer(params: SumParams, point: int, request: bytes) -> bytes:
     return (bytes([point]) + _hash(request)).ljust(params.answer_bytes, b"\0")
 
 
+def _share(params: SumParams, share: bytes) -> bytes:
+    if len(share) != params.share_bytes or any(share[_TAG:]):
+        raise Tampered("not a share")
+    return share
+
+
 class InsecureBoxedSum(InsecureScheme):
     """Implements `BoxedScheme` under small parameters of `ring`: same sizes, same refusals, nothing hidden."""
 
@@ -297,24 +320,28 @@ class InsecureBoxedSum(InsecureScheme):
             raise ValueError("values in the clear do not fit these parameters: take fewer of them")
         return InsecureBoxedSealer(params)
 
-    def check_share(self, params: SumParams, share: bytes) -> None:
-        if len(share) != params.share_bytes or any(share[_TAG:]):
-            raise Tampered("not a share")
+    def check_share(self, params: SumParams, share: bytes, point: int, challenge: bytes, check: bytes) -> None:
+        tag = int.from_bytes(check[:_CHECK], "little") - _mark(challenge)
+        shared = int.from_bytes(_share(params, share)[:_CHECK], "little")
+        if len(check) != params.check_bytes or any(check[_CHECK:]) or shared != tag * point % _CHECKS:
+            raise Tampered("not a share of this check")
 
     def answer(self, params: SumParams, shares: Iterable[bytes]) -> bytes:
         tags = []
         for share in shares:
-            self.check_share(params, share)
+            _share(params, share)
             if len(tags) == params.summands:
                 raise Overflow("too many for one roster")
             tags.append(int.from_bytes(share[:_TAG], "little"))
         if not tags:
             raise ValueError("a roster of nobody")
-        return _tagged(sum(tags), params)
+        return _tagged(sum(tags), params)[: params.answer_bytes]
 
     def combine(
         self, params: SumParams, total: SealedSum, answers: Mapping[int, bytes], context: bytes = b""
     ) -> NDArray[np.int64]:
         plain = _checked_sum(total, params)
         tag = plain.tag - plain.count * _mark(context)
-        return plain.opened(answers, {p: _tagged(tag * p, params) for p in range(1, params.holders + 1)})
+        return plain.opened(
+            answers, {p: _tagged(tag * p, params)[: params.answer_bytes] for p in range(1, params.holders + 1)}
+        )

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from kit.crypto.committee import CONTEXT, TASK, Committee, KeyedCommittee, committee, flipped, keyed, updates_for
+from kit.crypto.committee import (
+    CHALLENGE,
+    CONTEXT,
+    TASK,
+    Committee,
+    KeyedCommittee,
+    committee,
+    flipped,
+    keyed,
+    updates_for,
+)
 from kit.crypto.insecure import InsecureRng
 from numpy.typing import NDArray
 
@@ -94,6 +104,8 @@ class SchemeContract:
         params = self.params
         assert {len(s.payload) for s in sealings} == {params.payload_bytes}
         assert {len(share) for s in sealings for share in s.shares.values()} <= {params.share_bytes}
+        assert {len(s.check(CHALLENGE)) for s in sealings} == {params.check_bytes}
+        assert (params.check_bytes > 0) == self.scheme.boxed
         assert len(total.request()) == params.request_bytes
         assert {len(a) for a in answers.values()} == {params.answer_bytes}
         points = set(range(1, params.holders + 1)) if self.scheme.boxed else set()
@@ -356,13 +368,43 @@ class BoxedContract(SchemeContract):
             self.scheme.combine(self.params, total, answers, b"task 7, round 4")
 
     def test_shares_of_another_size_are_refused(self, sealings) -> None:
-        good = sealings[0].shares[1]
-        assert self.scheme.check_share(self.params, good) is None
+        good, check = sealings[0].shares[1], sealings[0].check(CHALLENGE)
         for bad in (b"", good[:-1], good + b"\0"):
             with pytest.raises(Tampered):
-                self.scheme.check_share(self.params, bad)
+                self.scheme.check_share(self.params, bad, 1, CHALLENGE, check)
             with pytest.raises(Tampered):
                 self.scheme.answer(self.params, [good, bad])
+
+    def test_every_share_passes_its_clients_check(self, sealings) -> None:
+        for sealing in sealings:
+            check = sealing.check(CHALLENGE)
+            assert (len(check), sealing.check(CHALLENGE)) == (self.params.check_bytes, check)
+            for point, share in sealing.shares.items():
+                assert self.scheme.check_share(self.params, share, point, CHALLENGE, check) is None
+
+    def test_share_of_another_point_client_challenge_or_check_is_refused(self, sealings) -> None:
+        share, check = sealings[0].shares[1], sealings[0].check(CHALLENGE)
+        for bad in (
+            (sealings[0].shares[2], 1, CHALLENGE, check),
+            (sealings[1].shares[1], 1, CHALLENGE, check),
+            (flipped(share, 0), 1, CHALLENGE, check),
+            (share, 2, CHALLENGE, check),
+            (share, 1, CHALLENGE[::-1], check),
+            (share, 1, CHALLENGE, sealings[1].check(CHALLENGE)),
+            (share, 1, CHALLENGE, flipped(check, 0)),
+            *((share, 1, CHALLENGE, size) for size in (b"", check[:-1], check + b"\0")),
+        ):
+            with pytest.raises(Tampered):
+                self.scheme.check_share(self.params, *bad)
+
+    def test_a_sealing_answers_one_challenge(self, all_of_them, updates) -> None:
+        sealing = all_of_them.sealer.seal(updates[0], InsecureRng(9), CONTEXT)
+        check_is_secret(sealing)
+        check_is_secret(sealing.check.__self__)
+        check = sealing.check(CHALLENGE)
+        with pytest.raises(ValueError, match="challenge"):
+            sealing.check(CHALLENGE[::-1])
+        assert sealing.check(CHALLENGE) == check
 
     def test_holder_answers_a_roster_in_any_order_that_is_neither_empty_nor_too_long(self, sealings, answers) -> None:
         shares = [s.shares[1] for s in sealings]
