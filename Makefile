@@ -6,15 +6,10 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 TRACE ?=
 SERVER ?= valkey-server
+HASHES ?=
 MAKEFLAGS += --no-print-directory
-
-# shows pip's large downloads and the start of unpacking, line by line; awk would not: Debian's mawk buffers its input
-PIP_STEPS := while read -r word file rest; do case "$$word $$file $$rest" in \
-	Downloading*MB\)) echo "   $${file\#\#*/} $$rest" ;; \
-	Installing\ collected*) set -- $$rest; echo "== unpacking $$(($$\# - 1)) packages; this takes a minute or two" ;; esac; done
-
 .DEFAULT_GOAL := help
-.PHONY: help run quick test test-slow test-valkey bench lint check setup clean
+.PHONY: help run quick test test-slow test-valkey bench lint check lock sbom setup clean
 
 help:
 	@echo "make run        train on 20 clients and write a report under runs/ (ARGS='--clients 10' for other settings)"
@@ -25,6 +20,8 @@ help:
 	@echo "make bench      measure against limits, PASS or FAIL a row, JSON and plot under bench-results/ (ARGS='--quick')"
 	@echo "make lint       format, lint, types, import layers, house rules"
 	@echo "make check      lint, then test: what must hold before a change lands"
+	@echo "make lock       write requirements.lock anew after a change of dependencies (ARGS=--upgrade for new versions)"
+	@echo "make sbom       write sbom.json: what is installed, as CycloneDX"
 	@echo "make setup      only install into $(VENV)"
 	@echo "make clean      remove $(VENV) and caches; runs/ stays"
 
@@ -59,11 +56,18 @@ lint: $(STAMP)
 check: $(STAMP)
 	@scripts/check
 
+lock: $(STAMP)
+	@$(BIN)/python -m scripts.lock $(ARGS)
+
+sbom: $(STAMP)
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o sbom.json $(BIN)/python
+	@echo "== sbom.json lists what is installed in $(VENV)"
+
 setup: $(STAMP)
 	@echo "== $(VENV) is ready"
 
 # the stamp is written last: an installation that broke off is done again
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "FedNode needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
@@ -72,9 +76,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 		echo "== creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
 	@echo "== installing FedNode and what it needs into $(VENV); this takes a few minutes, once"
-	@{ $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check -c constraints.txt -e ".[dev]" \
-		2>$(VENV)/pip-errors && touch $(STAMP); } | $(PIP_STEPS)
-	@test -f $(STAMP) || { cat $(VENV)/pip-errors >&2; exit 1; }
+	@HASHES=$(HASHES) scripts/install $(BIN)/python && touch $(STAMP)
 
 clean:
 	@echo "== removing $(VENV) and caches"

@@ -66,6 +66,7 @@ class Reason(StrEnum):
     # a client's own limits
     MIN_SURVIVORS = "min-survivors", "Fewer updates would be opened together than the member requires."
     NOISE_FLOOR = "noise-floor", "The sum would have less noise than the member requires."
+    BUDGET = "budget", "Over all tasks, the round would cost the member's data more privacy than the member allows."
     STALENESS = "staleness", "The task allows older models than the member does."
     NO_ROOM = "no-room", "There is no room for one honest update in the sum, or none for the update in the store."
     NO_ROOM_YET = "no-room-yet", "There is no room in the store now; the client is asked again."

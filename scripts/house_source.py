@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SKIPPED = {".git", ".venv", ".hypothesis", "__pycache__", "build", "dist", "runs", "bench-results"}
+SKIPPED = {".git", ".venv", ".hypothesis", "__pycache__", "build", "dist", "runs", "bench-results", "sbom.json"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

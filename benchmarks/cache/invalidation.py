@@ -58,7 +58,7 @@ def _sharers() -> Iterator[list[socket.socket]]:
 
 def _started(theirs: socket.socket) -> subprocess.Popen[bytes]:
     with theirs:
-        return subprocess.Popen(  # noqa: S603 (our own interpreter and program)
+        return subprocess.Popen(  # noqa: S603 # nosec B603 # (our own interpreter and program)
             [sys.executable, "-m", "benchmarks.cache.sharer", str(theirs.fileno())], pass_fds=[theirs.fileno()]
         )
 

@@ -103,7 +103,8 @@ def redis(_size: int, clock: Clock) -> Iterator[Peer]:
 def _redis_server(program: str, path: Path) -> Iterator[None]:
     asked = {"--port": "0", "--unixsocket": str(path), "--save": "", "--appendonly": "no", "--dir": str(path.parent)}
     command = [program, *(word for pair in asked.items() for word in pair)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 (found on PATH)
+    # found on PATH
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 # nosec B603
     try:
         if hasattr(os, "sched_setaffinity"):
             # on the one core of its row it would wait for its own client

@@ -75,7 +75,7 @@ def _started(jobs: Sequence[Job], home: Path) -> Iterator[list[subprocess.Popen[
 
 def _start(job: Job, core: int, home: Path) -> subprocess.Popen[str]:
     # ru_maxrss of a new process starts at what its parent held: whoever starts rows has to stay small
-    return subprocess.Popen(  # noqa: S603 (our own interpreter and programs)
+    return subprocess.Popen(  # noqa: S603 # nosec B603 # (our own interpreter and programs)
         [sys.executable, "-m", "benchmarks.harness.worker", job.program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -81,6 +81,6 @@ class Results:
         date = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
         found = {"bench": self.bench, "date": date, "machine": machine(), **self.document}
         paths = folder / f"{date}-{self.bench}.json", folder / f"{date}-{self.bench}.svg"
-        write_whole(paths[0], (json.dumps(found, indent=1) + "\n").encode())
-        write_whole(paths[1], self.plot.encode())
+        write_whole(paths[0], (json.dumps(found, indent=1) + "\n").encode(), 0o644)
+        write_whole(paths[1], self.plot.encode(), 0o644)
         return paths

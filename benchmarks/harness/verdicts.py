@@ -13,7 +13,7 @@ Relation = Literal["<=", ">="]
 class Outcome(StrEnum):
     """How a row ends."""
 
-    PASS = "PASS"  # noqa: S105 (not a password)
+    PASS = "PASS"  # noqa: S105 # nosec B105 # (not a password)
     FAIL = "FAIL"
     OPEN = "----"
 

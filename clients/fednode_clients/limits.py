@@ -6,7 +6,8 @@ from typing import Any
 
 from fednode.errors import ConfigError, PeerFault
 from fednode.members import corrupt_holders, least_threshold
-from fednode.protocol.headroom import update_headroom
+from fednode.privacy.mechanism import DiscreteGaussianSum
+from fednode.protocol.headroom import release_failure, update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode_crypto import SumParams
@@ -27,11 +28,11 @@ class MemberLimits:
     """The limits of one member. In configurations each has its field's name with dashes: `floor-survivors`.
 
     `floor_survivors`: fewest updates in a sum that is opened. `min_noise`: least noise multiplier of a released sum
-    (noise over clip, honest survivors only). `max_rounds`: most rounds of one task. `max_staleness`: how many versions
-    the model of an update may lag behind the round's; above 0, a lying node can choose among these models for each
-    client. `max_tasks`: most open tasks, since each keeps something on the member's disk. `schemes`: the secure sums
-    that it takes part in. `min_threshold`: fewest holders that open a sum. `max_corrupt`: how many corrupt holders the
-    committee must withstand beside a node that lies: 2t - k > c. `max_epsilon`: the privacy, at `delta`, that all
+    (noise over clip, without that of `colluders`). `max_rounds`: most rounds of one task. `max_staleness`: how many
+    versions the model of an update may lag behind the round's; above 0, a lying node can choose among these models for
+    each client. `max_tasks`: most open tasks, since each keeps something on the member's disk. `schemes`: the secure
+    sums that it takes part in. `min_threshold`: fewest holders that open a sum. `max_corrupt`: how many corrupt holders
+    the committee must withstand beside a node that lies: 2t - k > c. `max_epsilon`: the privacy, at `delta`, that all
     rounds of all tasks together may cost its data. `colluders`: survivors whose noise it does not count on.
     """
 
@@ -48,10 +49,8 @@ class MemberLimits:
     colluders: int = 1
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.delta < 1.0:
-            raise ConfigError(f"delta is {self.delta!r}; expected a number between 0 and 1")
-        if self.max_corrupt < 0 or self.colluders < 0:
-            raise ConfigError("max-corrupt and colluders must not be negative; 0 counts on every holder and client")
+        if not (0.0 < self.delta < 1.0 and self.max_corrupt >= 0 and self.colluders >= 0):
+            raise ConfigError("delta must lie between 0 and 1, and max-corrupt and colluders must not be negative")
 
     def configured(self, node: Mapping[str, object], run: Mapping[str, object], *, simulated: bool) -> "MemberLimits":
         """Return the limits that the node's own configuration sets; a run's can make the first three stricter.
@@ -94,6 +93,22 @@ class MemberLimits:
         if params.threshold < least:
             raise PeerFault(Reason.LOW_THRESHOLD, f"{params.threshold} of {params.holders} open, my minimum is {least}")
 
+    def cost(self, spec: RoundSpec, clients: int) -> DiscreteGaussianSum:
+        """What the round costs this member's data at most: opened over as few updates as its terms allow.
+
+        The noise of this member's own number of colluders does not count, nor that of the task's if it names more; the
+        member's own always does.
+        """
+        terms, dimension = spec.terms, spec.sum_params.dimension
+        return DiscreteGaussianSum(
+            clip=terms.clip,
+            grid_bits=terms.grid_bits,
+            dimension=dimension,
+            local_variance=terms.local_variance,
+            contributors=max(1, terms.min_survivors - max(self.colluders, terms.assumed_colluders)),
+            failure=release_failure(dimension, clients),
+        )
+
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.
 
@@ -110,7 +125,7 @@ class MemberLimits:
         # one honest update alone is not hidden by any sum
         if terms.min_survivors - terms.assumed_colluders < 2:
             raise PeerFault(Reason.MIN_SURVIVORS, "without the assumed colluders, fewer than two survivors are left")
-        noise = terms.noise_multiplier(spec.sum_params.dimension)
+        noise = self.cost(spec, clients).noise_multiplier
         if not noise >= self.min_noise:
             raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, my minimum {self.min_noise:.4g}")
         if spec.sum_params.value_bound < update_headroom(terms, spec.sum_params.dimension):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from fednode.disk.no_dumps import keep_keys_in_memory
 from fednode.disk.private_folder import require_private
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.members import member_names
@@ -134,17 +135,23 @@ class Members:
 
     def client(self, place: NodeContext) -> Client:
         """This node as a client. Raises `ConfigError` if it has no key folder."""
-        path = self._parts.folder(place)
+        path = self._folder(place)
         if path not in self._clients:
             self._clients[path] = Client(*self._opened(path, place))
         return self._clients[path]
 
     def holder(self, place: NodeContext) -> Holder:
         """This node as a holder. Raises `ConfigError` if it has no key folder."""
-        path = self._parts.folder(place)
+        path = self._folder(place)
         if path not in self._holders:
             self._holders[path] = Holder(*self._opened(path, place))
         return self._holders[path]
+
+    def _folder(self, place: NodeContext) -> Path:
+        if place.node.get("key-folder"):
+            # not in a simulation: its keys are the run's, and Flower's engine finds the processes to end in /proc
+            keep_keys_in_memory()
+        return self._parts.folder(place)
 
     def _opened(self, path: Path, place: NodeContext) -> tuple[KeyFolder, MemberLimits, Schemes, Rng]:
         # a simulated member's keys are the run's, and so are its limits
@@ -157,7 +164,7 @@ class Members:
 
         Raises `ConfigError` if there is no key folder to sign with.
         """
-        folder = KeyFolder.open(self._parts.folder(place))
+        folder = KeyFolder.open(self._folder(place))
         try:
             if kind == "hello":
                 return folder.signer.write("hello", Topic("hello")).to_bytes()

@@ -19,6 +19,7 @@ from fednode.errors import ConfigError, DataError
 
 ROW_LENGTH = 6.0
 _MAX_DIMENSION = 2**20
+_WORD = r"(?u)\b\w+\b"
 
 Rows = NDArray[np.float32]
 
@@ -62,7 +63,7 @@ class HashedText:
         if not len(texts):
             return rows
         for options in (
-            {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
+            {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": _WORD},
             {"analyzer": "char_wb", "ngram_range": (3, 5)},
         ):
             hashing = HashingVectorizer(n_features=self.dimension, dtype=np.float32, norm="l2", **options)

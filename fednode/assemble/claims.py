@@ -128,7 +128,10 @@ def _attested(terms: Terms, params: SumParams) -> Iterable[Claim]:
     yield Claim(f"Each record's gradient was clipped to {terms.clip:g}", code)
     yield Claim("Each client added its share of the noise", code)
     yield Claim("Each update was computed from records at all", code)
-    yield Claim("Each client refused rounds below its own limits", "the client's own configuration")
+    yield Claim(
+        "Each client refused rounds below its own limits, or beyond its own epsilon over all tasks",
+        "the client's own configuration and record; a member whose keys the run made has the limits that the run needs",
+    )
     if params.scheme == "ring":
         yield Claim(
             "A box that a holder excluded did not open", "that holder's signature: nobody else can try to open it"

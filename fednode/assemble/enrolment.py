@@ -10,10 +10,7 @@ from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import SET_KEY_ROOT
 from fednode_crypto.identity import SigningKey
 
-HOW_ENROLLED = (
-    "all keys were made by this run on one machine, for this run alone, and every member was given the limits that the "
-    "run needs: a study, not a deployment"
-)
+HOW_ENROLLED = "all keys were made by this run on one machine, with the limits that it needs: a study, not a deployment"
 
 
 def enrol_simulation(root: Path, clients: int, holders: int, progress: Progress = lambda *_: None) -> Cohort:

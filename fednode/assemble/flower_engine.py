@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-import tomli_w
-
 from fednode.assemble.cache_location import reach_server
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import OUTCOMES
@@ -31,7 +29,7 @@ from fednode.errors import ConfigError, FednodeError, Interrupted, one_line
 from fednode.flower_env import flower_environment
 from fednode.observer import Observer, StopFlag
 from fednode.reports import JSON_NAME, parse_report
-from fednode.settings import RunConfig, RunSettings, to_run_config
+from fednode.settings import RunConfig, RunSettings, to_run_config, toml_text
 
 log = logging.getLogger("fednode.run")
 
@@ -65,7 +63,7 @@ def app_files(study: str, config: RunConfig) -> dict[str, str]:
     components = {"serverapp": f"{package}.server_app:app", "clientapp": f"{package}.client_app:app"}
     flower = {"publisher": "fednode", "components": components, "config": config}
     return {
-        "pyproject.toml": tomli_w.dumps(project | {"tool": {"flwr": {"app": flower}}}),
+        "pyproject.toml": toml_text(project | {"tool": {"flwr": {"app": flower}}}),
         f"{package}/__init__.py": '"""A FedNode study as a Flower app."""\n',
         f"{package}/server_app.py": (
             '"""The ServerApp: FedNode\'s node over Flower\'s grid."""\n\n'
@@ -154,7 +152,7 @@ def _start_superlink(home: Path, environ: Mapping[str, str], stop: StopFlag) -> 
     (home / "config.toml").write_text(f'[superlink]\ndefault = "private"\n\n{private}', encoding="utf-8")
     command = ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--database", str(home / "state.db"), "--log-file", str(log_file)]
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(  # noqa: S603 # nosec B603 # our own command
         command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     while not _answers(port):
@@ -219,7 +217,7 @@ def _follow(command: list[str], environ: dict[str, str], observer: Observer) -> 
     """Pass on FedNode's own lines of Flower's log until the run ends; return the last line that is not FedNode's."""
     last = ""
     # a session of its own: Ctrl-C in a terminal reaches this process alone, which passes it on as a file
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(  # noqa: S603 # nosec B603 # our own command
         command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
         for line in process.stdout or ():
@@ -239,7 +237,7 @@ def _passing_on(stop: StopFlag, folder: Path) -> Iterator[None]:
     def watch() -> None:
         while not over.wait(0.2):
             if stop.raised:
-                (folder / STOP_NAME).touch()
+                (folder / STOP_NAME).touch(0o600)
                 return
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -8,21 +8,17 @@ from dataclasses import dataclass, replace
 from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.assemble.study import Workload, find_study
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, PeerFault
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, local_variance, renyi_epsilon
-from fednode.protocol.headroom import sum_headroom
+from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
-from fednode.protocol.spec import Terms
+from fednode.protocol.spec import RoundSpec, Terms
+from fednode.reasons import Reason
 from fednode.reports.figures import bound, plural
 from fednode.settings import RunSettings
+from fednode_clients.limits import MemberLimits
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
-
-SAMPLER_DISTANCE = 2.0**-130
-"""No draw of the discrete Gaussian is further than this from the ideal one, in total variation
-(`fednode_crypto.noise`)."""
-
-OVERFLOW_CHANCE = 2.0**-128
 
 _LOUD_NOISE = 50.0
 
@@ -89,7 +85,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     """The plan for this workload; reads no data. Raises `ConfigError`, one sentence, for what would fail later."""
     require_usable(settings)
     layout = workload.layout
-    failure = layout.dimension * settings.clients * SAMPLER_DISTANCE + OVERFLOW_CHANCE
+    failure = release_failure(layout.dimension, settings.clients)
     terms = Terms(
         unit="record",
         clip=settings.clip,
@@ -113,7 +109,12 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         budget=Budget(settings.epsilon, settings.delta),
         optimiser=optimiser,
         failure=failure,
-        warnings=(*_warnings(settings, workload, terms), *committee_warnings(params), *cache_warnings(settings)),
+        warnings=(
+            *_warnings(settings, workload, terms),
+            *committee_warnings(params),
+            *_refused_by_default(settings, terms, params),
+            *cache_warnings(settings),
+        ),
     )
 
 
@@ -133,6 +134,21 @@ def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> Non
             f"the released sums would have noise of {noise:.3g} x clip, and members refuse less than min_noise "
             f"{settings.min_noise:g}: lower epsilon, run more rounds, or lower min_noise"
         )
+
+
+def _refused_by_default(settings: RunSettings, terms: Terms, params: SumParams) -> list[str]:
+    """What members with limits of their own refuse unless they are configured; those of a run get what it needs."""
+    limits = MemberLimits()
+    spec = RoundSpec("plan", settings.rounds, 1, bytes(32), bytes(32), bytes(32), terms, params)
+    cost = epsilon([limits.cost(spec, settings.clients)] * settings.rounds, limits.delta)
+    try:
+        limits.check_sum(params)
+        limits.check(spec, settings.clients)
+        if not cost <= limits.max_epsilon:
+            raise PeerFault(Reason.BUDGET, f"epsilon {bound(cost)} over all rounds, as a member counts")
+    except PeerFault as fault:
+        return [f"members with keys of their own refuse this by default: {fault.detail} ({fault.reason})"]
+    return []
 
 
 def _optimiser(settings: RunSettings) -> ServerOptimiser:

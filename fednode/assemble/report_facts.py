@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fednode import __version__
 from fednode.assemble.claims import STRENGTH, Reached, adversary, claims
-from fednode.assemble.planning import OVERFLOW_CHANCE, SAMPLER_DISTANCE, Plan
+from fednode.assemble.planning import Plan
 from fednode.assemble.rounds import Spending, round_record
 from fednode.assemble.session import Session
 from fednode.driver import BROKEN, RoundOutcome, describe_error
@@ -19,6 +19,7 @@ from fednode.errors import (
     TooFewSurvivors,
 )
 from fednode.privacy import ChargeRecord, attack_advantage, attack_tpr, gaussian_mu
+from fednode.protocol.headroom import OVERFLOW_CHANCE, SAMPLER_DISTANCE
 from fednode.protocol.spec import rounded_norm
 from fednode.reports import Guarantee, Mechanism, RoundRecord, RunRecord, TaskFacts, Trust
 from fednode.reports.figures import moment, plural

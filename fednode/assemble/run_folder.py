@@ -31,11 +31,15 @@ def require_writable(out: Path) -> None:
 
 
 def make_run_folder(settings: RunSettings, clock: Clock) -> Path:
-    """Make a folder under `settings.out`, named after the new run, with config.toml in it. Raises `StoreError`."""
+    """Make a folder under `settings.out`, named after the new run, with config.toml in it. Raises `StoreError`.
+
+    Nobody else may enter it.
+    """
     stamp = datetime.fromtimestamp(clock.time(), UTC).strftime("%Y%m%d-%H%M%S")
     folder = settings.out / f"{stamp}-{secrets.token_hex(2)}"
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir(mode=0o700, parents=True)
+        folder.chmod(0o700)
     except OSError as error:
         raise StoreError(f"could not make {folder}: {error.strerror}; choose another --out") from error
     write_whole(folder / "config.toml", to_toml(settings).encode("utf-8"))
@@ -46,6 +50,7 @@ def make_run_folder(settings: RunSettings, clock: Clock) -> Path:
 def logging_to(path: Path) -> Iterator[None]:
     """Send FedNode's log to the run's own file and not to the terminal. Raises `StoreError`."""
     try:
+        path.touch(0o600)
         handler = _RunLogHandler(path, encoding="utf-8")
     except OSError as error:
         raise StoreError(f"could not write {path}: {error.strerror}") from error

@@ -6,12 +6,18 @@ from typing import Annotated
 import typer
 
 from fednode.cli.exits import say
+from fednode.disk.no_dumps import keep_keys_in_memory
 from fednode.errors import ConfigError
 
 keys_app = typer.Typer(
     help="Make keys, enrol members, show keys and cohorts. Secrets stay in the folder that they were made in.",
     no_args_is_help=True,
 )
+
+
+@keys_app.callback()
+def _top() -> None:
+    keep_keys_in_memory()
 
 
 @keys_app.command("init")
@@ -111,6 +117,33 @@ def retire_command(
     say(f"{folder}: {plural(done.closed, 'task')} closed for good")
     for name in done.unknown:
         say(f"{name} was unknown here and is closed too; check that the run's task has exactly this name")
+
+
+@keys_app.command("budget")
+def budget_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    most: Annotated[
+        float | None, typer.Option("--raise", metavar="EPSILON", help="Allow so much over all tasks from now on.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays in the member's record.")] = "",
+    max_epsilon: Annotated[float, typer.Option(help="As in the member's configuration.")] = 8.0,
+    delta: Annotated[float, typer.Option(help="As in the member's configuration.")] = 1e-5,
+) -> None:
+    """Show what a member's data have cost over all its tasks, or raise its limit.
+
+    The limit is the larger of max-epsilon in the member's own configuration, which this command does not see, and its
+    last --raise. A raise also settles rounds whose cost is unknown: those of a damaged record or an earlier version.
+    """
+    from fednode.cli import keys_show as showing
+    from fednode_clients.keyfolder.folder import KeyFolder
+    from fednode_clients.keyfolder.spending import raise_budget
+    from fednode_clients.limits import MemberLimits
+
+    opened, limits = KeyFolder.open(folder), MemberLimits(max_epsilon=max_epsilon, delta=delta)
+    if most is not None:
+        raise_budget(opened, most, reason)
+    for line in showing.spending(opened, limits):
+        typer.echo(line)
 
 
 @keys_app.command("show")

@@ -1,12 +1,15 @@
 """`fednode keys show`: public halves of keys and cohorts, as lines."""
 
+import math
 from pathlib import Path
 
 from fednode.cli import keys_enrol as enrolment
-from fednode.errors import PeerFault, StoreError
-from fednode.reports.figures import plural
+from fednode.errors import PeerFault, StoreError, one_line
+from fednode.reports.figures import bound, plural
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.spending import MemberSpending
+from fednode_clients.limits import MemberLimits
 
 
 def describe(place: Path, trust: Path | None) -> list[str]:
@@ -33,6 +36,22 @@ def _key_folder(place: Path) -> list[str]:
         f"trusts enrolment key {folder.enrolment_key.raw.hex()}",
         f"{plural(len(folder.audit_log.entries()), 'line')} in its record",
     ]
+
+
+def spending(folder: KeyFolder, limits: MemberLimits) -> list[str]:
+    """The epsilon of all rounds and its limit, then that of each task alone. Raises StoreError for a damaged record."""
+    found = MemberSpending.of(folder.audit_log.entries())
+    most, spent = max(limits.max_epsilon, found.raised), found.epsilon(limits.delta)
+    rounds = f"in {plural(found.rounds.total(), 'round')} of all tasks"
+    lines = [f"{folder.name}: epsilon {_epsilon(spent)} of {most:g} spent at delta {limits.delta:g}, {rounds}"]
+    for task, joined in found.tasks.items():
+        alone = _epsilon(MemberSpending({task: joined}).epsilon(limits.delta))
+        lines.append(f"{one_line(task, 128)}: {plural(joined.total(), 'round')}, epsilon {alone} alone")
+    return lines
+
+
+def _epsilon(value: float) -> str:
+    return bound(value, zeros=True) if math.isfinite(value) else "unknown (only --raise settles that)"
 
 
 def _cohort(place: Path, trust: Path | None) -> list[str]:

@@ -17,6 +17,7 @@ from fednode.assemble.lines import LineObserver
 from fednode.cli.flags import with_setting_flags
 from fednode.cli.progress import watcher_for, watching
 from fednode.cli.signals import stop_on_interrupt
+from fednode.disk.no_dumps import keep_keys_in_memory
 from fednode.errors import FednodeError, Interrupted, visible
 from fednode.flower_env import quieten_flower
 from fednode.observer import StopFlag
@@ -61,6 +62,7 @@ class _LastingConsole(Console):
 
 
 def _run(settings: RunSettings) -> None:
+    keep_keys_in_memory()
     watcher = watcher_for(_LastingConsole(file=sys.stdout))
     stop = StopFlag()
     try:
@@ -94,6 +96,7 @@ def _keep_traceback(error: Exception, watcher: LineObserver) -> None:
     if isinstance(error, FednodeError) or watcher.folder is None:
         return
     try:
+        (watcher.folder / "run.log").touch(0o600)
         with (watcher.folder / "run.log").open("a", encoding="utf-8") as log:
             log.write(visible("".join(traceback.format_exception(error)), keep="\n"))
     except OSError as failure:

@@ -12,7 +12,7 @@ _BLOCK = 4096
 _TEMP_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}", re.DOTALL)
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write `data` to `path`: a reader, or a crash, sees all of it or nothing. On disk when this returns.
 
     Raises `StoreError` with the operating system's reason; the earlier file at `path` is then still there.

@@ -18,7 +18,7 @@ from fednode.driver.query import log_unexpected
 from fednode.driver.round_log import RoundLog
 from fednode.driver.steps.boxes import BoxRequest, box_request, read_checked
 from fednode.driver.steps.confirm import ConfirmRequest, confirm_request, read_confirmed
-from fednode.driver.steps.open import Opening, OpenRequest, combine_answers, open_requests, read_opening
+from fednode.driver.steps.open import Opening, OpenRequest, check_norm, combine_answers, open_requests, read_opening
 from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_name
@@ -128,16 +128,18 @@ class Holders:
     # --- the sum
 
     def combine(self, points: tuple[int, ...], fold: Fold) -> events.Event:
-        """Combine the answers of these holders; one that contradicts the others is named as silent."""
+        """Combine the answers of these holders and check the sum's length; an answer that contradicts the others is
+        named as silent."""
         answers = {point: self._answers[point].body for point in points}
         try:
             combined = combine_answers(self._node, self._task, fold, answers, self._spec.digest())
+            self._name_wrong(combined.left_out)
+            check_norm(combined.values, self._spec.terms, fold.names)
         except (OpeningRejected, TooFewHolders) as error:
             if isinstance(error, OpeningRejected):
                 self._name_wrong(error.points)
             return events.OpeningFailed(str(error))
         self.total = combined.values
-        self._name_wrong(combined.left_out)
         return events.Opened()
 
     def _name_wrong(self, points: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ from fednode.settings.model import RunSettings
 from fednode.settings.nearest import guess
 from fednode.settings.run_config import RunConfig, default_run_config, from_run_config, to_run_config
 from fednode.settings.sources import resolve
-from fednode.settings.toml import to_toml
+from fednode.settings.toml import to_toml, toml_text
 
 __all__ = [
     "Fault",
@@ -21,4 +21,5 @@ __all__ = [
     "resolve",
     "to_run_config",
     "to_toml",
+    "toml_text",
 ]

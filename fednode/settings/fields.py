@@ -134,7 +134,7 @@ class SettingFields(BaseModel):
     )
     learning_rate: Real | None = _setting(_ROUNDS, None, "Server step [default: what suits the data].", gt=0, le=1e6)
 
-    epsilon: Real = _setting(_PRIVACY, 8.0, "Privacy budget of the whole run.", gt=0, le=1e6)
+    epsilon: Real = _setting(_PRIVACY, 8.0, "Privacy budget of the whole run.", gt=0, le=50)
     delta: Real = _setting(_PRIVACY, 1e-5, "Chance left outside that budget.", gt=0, lt=1)
     clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on one record's gradient.", gt=0, le=1e6)
     grid_bits: Whole = _setting(_PRIVACY, 16, "Values are rounded to multiples of 2^-BITS.", ge=8, le=24)
@@ -143,8 +143,8 @@ class SettingFields(BaseModel):
     scheme: Literal["ring", "bfv"] = _setting(
         _COMMITTEE, "ring", "Secure sum: ring; or bfv, the reference, where one lie of the node opens every update."
     )
-    holders: Whole = _setting(_COMMITTEE, 5, "Key holders that guard the sum.", ge=2, le=16)
-    threshold: Whole = _setting(_COMMITTEE, 4, "Holders it takes to open a sum.", ge=2, le=16)
+    holders: Whole = _setting(_COMMITTEE, 5, "Key holders that guard the sum.", ge=2, le=10)
+    threshold: Whole = _setting(_COMMITTEE, 4, "Holders it takes to open a sum.", ge=2, le=10)
 
     cache: Cache = _setting(
         _CACHING,

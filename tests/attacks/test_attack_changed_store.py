@@ -21,7 +21,6 @@ from kit.crypto.attacker import real_cohort
 from kit.crypto.insecure import InsecureRng
 
 from fednode.cache import CacheBackend, FileBackend, Limits, MemoryBackend, WhenFull
-from fednode.cache.wrappers.stack import nested
 from fednode.clock import SystemClock
 from fednode.driver import Driver, Request, collecting
 from fednode.errors import StoreError
@@ -179,21 +178,3 @@ def test_control_unless_it_is_compared_the_other_model_is_read(cohort, shared, m
     another_model(shared)
     monkeypatch.setattr(ParameterStore, "_whole", lambda _self, _version, _key, _sha256, value: value)
     assert (driver.parameters() == 3.0).all()
-
-
-@pytest.mark.parametrize("compared", [True, False], ids=["compared", "control"])
-def test_control_a_request_that_was_changed_is_sent_only_if_it_is_not_compared(cohort, compared):
-    kept = MemoryBackend(cohort.clock, ROOM)
-    loading = nested(kept, cohort.clock, lambda: 0.5).cache
-    parameters = ParameterStore(MemoryBackend(cohort.clock, ROOM), TASK, loading=loading)
-    driver = cohort.begun(replace(cohort.node(), parameters=parameters))
-    download = driver.downloads.of_round(driver._spec(1, bytes(32)), {})
-    honest = download.requests(["client-1"])["client-1"].frame
-    (key,) = (key for key in kept.keys("") if "/frame/" in key)
-    kept.set(key, b"another spec", 60.0)
-    if compared:
-        with pytest.raises(StoreError, match="round 1"):
-            download.requests(["client-2"])
-    else:
-        driver.downloads._frames.clear()
-        assert download.requests(["client-2"])["client-2"].frame == b"another spec" != honest

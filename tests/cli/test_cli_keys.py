@@ -7,6 +7,8 @@ import pytest
 
 from fednode.cli import main
 from fednode.errors import PeerFault
+from fednode.privacy import DiscreteGaussianSum, epsilon
+from fednode.reports.figures import bound
 from fednode_clients.keyfolder.folder import KeyFolder
 
 
@@ -46,6 +48,27 @@ def test_a_members_folder_keeps_its_secrets_to_its_owner(tmp_path, trust):
     make_member(tmp_path, trust, "ann")
     assert mode(tmp_path / "ann") == 0o700
     assert mode(tmp_path / "ann" / "identity.json") == 0o600
+
+
+def test_what_is_spent_is_shown_by_task_and_a_raise_stays_in_the_record(tmp_path, trust, capsys):
+    make_member(tmp_path, trust, "ann")
+    folder, event = KeyFolder.open(tmp_path / "ann"), DiscreteGaussianSum(1.0, 16, 100, 2**32, 2, 0.0)
+    for task in ("task-1", "task-1", "task-2\x1b[2J"):
+        folder.audit_log.append({"joined": task, "round": 1, "cost": event.to_dict()})
+    command = ["keys", "budget", str(tmp_path / "ann")]
+    capsys.readouterr()
+    assert main(command) == 0
+    total, first, second = capsys.readouterr().out.splitlines()
+    assert f"epsilon {bound(epsilon([event] * 3, 1e-5), zeros=True)} of 8 " in total and "3 rounds" in total
+    assert first.startswith("task-1: 2 rounds") and second.startswith("task-2 [2J: 1 round")
+    assert main([*command, "--raise", "30", "--reason", "agreed", "--max-epsilon", "9", "--delta", "1e-3"]) == 0
+    assert f"epsilon {bound(epsilon([event] * 3, 1e-3), zeros=True)} of 30 " in capsys.readouterr().out
+    assert folder.audit_log.entries()[-1] == {"raised": 30.0, "reason": "agreed"}
+    assert main([*command, "--raise", "40"]) == 2 and main([*command, "--delta", "2"]) == 2
+    folder.audit_log.append({"joined": "task-3", "round": 1})
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "epsilon unknown" in capsys.readouterr().out
 
 
 def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_path, trust, capsys):

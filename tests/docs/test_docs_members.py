@@ -54,9 +54,9 @@ def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messa
     settings = RunSettings.model_validate({**messages, "clients": 2, "min_survivors": 2, "assumed_colluders": 0})
     config = to_run_config(settings) | {"cohort": "cohort.json"}
     monkeypatch.setattr("fednode.assemble.serve.SystemClock", FakeClock)
-    grid = InProcGrid(
-        build_app(MemberParts(folder=lambda place: tmp_path / MEMBERS[place.partition()]), study.train), MEMBERS, config
-    )
+    assert "colluders=0" in TEXT
+    own = MemberParts(limits=MemberLimits(colluders=0), folder=lambda place: tmp_path / MEMBERS[place.partition()])
+    grid = InProcGrid(build_app(own, study.train), MEMBERS, config)
     run_in_process(shown(SERVER)["app"], grid, config)
     (report,) = Path("runs").glob("*/report.json")
     record = parse_report(report.read_bytes())

@@ -80,7 +80,7 @@ def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
     task = task_for(cohort, Layout.of(arrays))
     names = member_names("client", CLIENTS) + member_names("holder", HOLDERS)
     config = {"clients": CLIENTS, "holders": HOLDERS, "key-root": str(tmp_path / "keys")}
-    config |= {"scheme": "bfv", "epsilon": 1e6}
+    config |= {"scheme": "bfv", "epsilon": 50.0}
     grid = InProcGrid(own_app(), names, config)
     seen = []
     with Ledger.open(tmp_path / "ledger.jsonl", Budget(1e6, 1e-5), SkippingClock(), task.name) as ledger:

@@ -25,7 +25,7 @@ def environment():
 @pytest.fixture(scope="module")
 def job(tmp_path_factory, environment) -> tuple[Path, RunSettings]:
     """A finished run's folder, and its settings."""
-    settings = small_settings(tmp_path_factory.mktemp("job"), epsilon=200.0, min_noise=0.0)
+    settings = small_settings(tmp_path_factory.mktemp("job"), epsilon=50.0, min_noise=0.0)
     assert main(["run", *flags_of(settings)]) == 0
     (folder,) = (path for path in settings.out.iterdir() if not path.name.startswith("."))
     return folder, settings

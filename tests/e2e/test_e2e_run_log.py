@@ -1,6 +1,8 @@
 """run.log says what was decided: no word of an error in training, whatever it quotes, and still where it was."""
 
 import logging
+import os
+import stat
 
 import pytest
 from kit.crypto.plainsum import InsecurePlainSum
@@ -41,6 +43,18 @@ def test_no_file_of_a_run_quotes_what_a_client_trained_on(tmp_path, monkeypatch,
     log = files["run.log"].decode()
     assert f"training failed: {'ValueError' if raising is quoting else 'KeyError'} at {__file__}:" in log
     assert f"in {raising.__name__}" in log and "training-failed" in log
+
+
+def test_nobody_else_enters_the_folder_of_a_run_or_reads_its_files(tmp_path):
+    before = os.umask(0)
+    try:
+        folder = small_run(tmp_path, PLAIN).folder
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+    assert modes.pop(folder.name) == 0o700
+    files = {"config.toml", "ledger.jsonl", "model.safetensors", "report.html", "report.json", "run.log"}
+    assert files <= set(modes) and set(modes.values()) == {0o600}
 
 
 def test_no_error_outside_of_training_is_quoted_either(tmp_path, monkeypatch):

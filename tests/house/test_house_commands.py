@@ -84,33 +84,89 @@ WITH_SERVERS = "$(grep -rl RedisServer tests --include='test_*.py')"
         ("test-valkey", f"FEDNODE_TEST_SERVER=valkey-server .venv/bin/python -m pytest {WITH_SERVERS}"),
         ("bench", "exit $sums"),
         ("check", "scripts/check"),
+        ("lock", ".venv/bin/python -m scripts.lock"),
         ("lint", "scripts/check format lint types imports house"),
     ],
 )
 def test_make_installs_first_and_then_does_its_job(tmp_path, target, last):
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
     lines = [line.strip() for line in run("make", "-n", target, cwd=tmp_path).stdout.splitlines()]
-    install = next(number for number, line in enumerate(lines) if "pip install" in line)
-    assert '-c constraints.txt -e ".[dev]"' in lines[install]
+    assert "HASHES= scripts/install .venv/bin/python && touch .venv/.installed" in lines[:-1]
     assert lines[-1] == last
 
 
 def test_make_installs_again_only_when_the_requirements_change(tmp_path):
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
     stamp = tmp_path / ".venv" / ".installed"
     stamp.parent.mkdir()
     stamp.touch()
-    newest = max((tmp_path / name).stat().st_mtime for name in ("pyproject.toml", "constraints.txt"))
+    newest = max((tmp_path / name).stat().st_mtime for name in ("pyproject.toml", "requirements.lock"))
     os.utime(stamp, (newest + 10, newest + 10))
-    assert "pip install" not in run("make", "-n", "test", cwd=tmp_path).stdout
-    os.utime(tmp_path / "constraints.txt", (newest + 20, newest + 20))
-    assert "pip install" in run("make", "-n", "test", cwd=tmp_path).stdout
+    assert "scripts/install" not in run("make", "-n", "test", cwd=tmp_path).stdout
+    os.utime(tmp_path / "requirements.lock", (newest + 20, newest + 20))
+    assert "scripts/install" in run("make", "-n", "test", cwd=tmp_path).stdout
+
+
+PIP = """\
+#!/bin/sh
+case "$1 $2" in
+    "-c import"*) exit {platform} ;;
+esac
+echo "$@" >> {log}
+for one; do
+    case "$one" in /dev/fd/*) if grep -q ^torch== "$one"; then echo {error} >&2; exit {torch}; fi ;; esac
+done
+"""
+NO_CPU_BUILD = "ERROR: No matching distribution found for torch==2.13.0+cpu"
+
+
+def installed(tmp_path, platform=0, torch=0, error="", **environ):
+    """What scripts/install asks of pip, one line each time, with a Python that only writes it down."""
+    (tmp_path / "scripts").mkdir(exist_ok=True)
+    for name in ("requirements.lock", "scripts/install"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    python, log = tmp_path / "venv" / "bin" / "python", tmp_path / "asked"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.write_text(PIP.format(platform=platform, torch=torch, error=error, log=log))
+    python.chmod(0o755)
+    log.write_text("")
+    done = run(str(tmp_path / "scripts" / "install"), str(python), cwd=tmp_path, **{"CI": "", "HASHES": ""} | environ)
+    return done, log.read_text().splitlines()
+
+
+def test_everything_is_installed_by_hash_and_in_ci_nothing_else(tmp_path):
+    done, (torch, others, rest) = installed(tmp_path, CI="true")
+    assert done.returncode == 0
+    for line in (torch, others):
+        assert "--no-deps --require-hashes --only-binary :all: -r /dev/fd/" in line
+    assert "--no-index --no-build-isolation" in rest and rest.endswith("versions.txt -e .[dev]")
+    assert "--no-index" not in installed(tmp_path)[1][-1]
+
+
+def test_an_index_without_the_cpu_build_is_enough_outside_ci(tmp_path):
+    done, asked = installed(tmp_path, torch=1, error=NO_CPU_BUILD)
+    assert done.returncode == 0 and len(asked) == 3 and "without a hash" in done.stdout
+    done, asked = installed(tmp_path, torch=1, error=NO_CPU_BUILD, CI="true")
+    assert done.returncode == 1 and len(asked) == 1 and NO_CPU_BUILD in done.stderr
+
+
+def test_a_wheel_with_another_hash_ends_the_installation(tmp_path):
+    done, asked = installed(tmp_path, torch=1, error="ERROR: THESE PACKAGES DO NOT MATCH THE HASHES")
+    assert done.returncode == 1 and len(asked) == 1 and "DO NOT MATCH" in done.stderr
+
+
+@pytest.mark.parametrize("other", [{"platform": 1}, {"HASHES": "no"}])
+def test_another_platform_takes_the_versions_alone(tmp_path, other):
+    done, (asked,) = installed(tmp_path, **other)
+    assert done.returncode == 0 and "--require-hashes" not in asked and asked.endswith("versions.txt -e .[dev]")
+    lines = (tmp_path / "venv" / "versions.txt").read_text().splitlines()
+    assert "torch==2.13.0" in lines and not any("hash" in line for line in lines)
 
 
 def test_make_says_what_is_missing_when_python_is_too_old(tmp_path):
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
     old = tmp_path / "python-old"
     old.write_text("#!/bin/sh\nexit 1\n")

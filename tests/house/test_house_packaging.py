@@ -1,14 +1,18 @@
 """What is installed is what was written here, pinned, and under names that nobody else has."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from setuptools import find_packages
+
+from scripts.lock import locked, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -42,15 +46,48 @@ def test_every_package_says_that_it_is_typed():
 
 
 def test_everything_that_is_asked_for_is_pinned():
-    pins = dict(
-        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
-    )
+    pins = versions((ROOT / "requirements.lock").read_text())
     pinned = {plain(name) for name in pins}
     extras = PROJECT["project"]["optional-dependencies"]
     asked = [*PROJECT["project"]["dependencies"], *(one for extra in extras.values() for one in extra)]
     assert {plain(re.match(r"[\w.-]+", one).group()) for one in asked} - pinned == {"fednode"}
-    assert pins["torch"] == "2.13.0"
-    assert [version for version in pins.values() if not re.fullmatch(r"[0-9][0-9a-z.]*", version)] == []
+    assert pins["torch"] == "2.13.0+cpu"
+
+
+HASH = "ab" * 32
+
+
+def report_of(name="x-Y", version="1.2", url="a/x_y-1.2-py3-none-any.whl"):
+    item = {"metadata": {"name": name, "version": version}, "download_info": {"url": url}}
+    item["download_info"]["archive_info"] = {"hashes": {"sha256": HASH}}
+    return item
+
+
+def test_the_lock_lists_versions_and_hashes_of_wheels():
+    own = {"metadata": {"name": "fednode", "version": "0"}, "download_info": {"url": "file:///x"}}
+    text = locked({"install": [report_of(), own, report_of("B", "2.0+cpu")]})
+    assert text.splitlines()[2:] == [f"B==2.0+cpu --hash=sha256:{HASH}", f"x-Y==1.2 --hash=sha256:{HASH}"]
+    assert versions(text) == {"B": "2.0+cpu", "x-Y": "1.2"}
+    with pytest.raises(ValueError):
+        locked({"install": [report_of(url="a/x-1.2.tar.gz")]})
+
+
+@pytest.mark.parametrize("line", ["x==1", "x>=1 --hash=sha256:" + HASH, f"x==1 --hash=md5:{HASH}", "x @ file:///y"])
+def test_a_line_without_version_and_hash_is_no_lock(line):
+    with pytest.raises(ValueError):
+        versions(line)
+
+
+@pytest.mark.thorough
+def test_the_list_of_what_is_installed_is_cyclonedx(tmp_path):
+    pytest.importorskip("cyclonedx_py")
+    made = tmp_path / "sbom.json"
+    options = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--of", "JSON", "-o", str(made)]
+    subprocess.run([sys.executable, "-m", "cyclonedx_py", "environment", *options, sys.executable], check=True)
+    listed = json.loads(made.read_text())
+    assert listed["bomFormat"] == "CycloneDX" and listed["metadata"]["component"]["name"] == "fednode"
+    purls = {one.get("purl") for one in listed["components"]}
+    assert f"pkg:pypi/numpy@{version('numpy')}" in purls and f"pkg:pypi/cryptography@{version('cryptography')}" in purls
 
 
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
@@ -61,7 +98,8 @@ CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 )
 def test_the_import_contracts_find_a_planted_breach(tmp_path, fault):
     """A small copy of the house, with one arrow that runs up."""
-    for name in (*FOLDERS, "benchmarks", "fednode_crypto.hazmat", *layers()):
+    named = {name for one in CONTRACTS for name in one.get("forbidden_modules", ()) if name.startswith("fednode.")}
+    for name in (*FOLDERS, "benchmarks", "fednode_crypto.hazmat", *layers(), *sorted(named)):
         write_module(tmp_path, name, "")
     write_module(tmp_path, "fednode.cli", "def main(): ...\n")
     # the imports that the contracts make an exception for have to be there

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from kit.holder_work import FORBIDDEN
 
+from scripts.lock import versions
+
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "tests" / "kit" / "holder_work.py"
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "constraints.txt", "fednode", "clients", "crypto", "experiments")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "fednode", "clients", "crypto", "experiments")
 
 
 def work(python: str, folder: Path) -> str:
@@ -42,7 +44,10 @@ def test_a_fresh_installation_for_a_holder(tmp_path: Path) -> None:
         copy(ROOT / name, source / name)
     venv.create(tmp_path / "venv", with_pip=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    install = [python, "-m", "pip", "install", "-q", "-c", "constraints.txt", ".[holder]"]
+    pins = tmp_path / "pins.txt"
+    locked = versions((ROOT / "requirements.lock").read_text())
+    pins.write_text("".join(f"{name}=={version}\n" for name, version in locked.items()))
+    install = [python, "-m", "pip", "install", "-q", "-c", str(pins), ".[holder]"]
     subprocess.run(install, cwd=source, check=True)
     there = f"import importlib.util as u; print([n for n in {sorted(FORBIDDEN - {'fednode_study'})} if u.find_spec(n)])"
     found = subprocess.run([python, "-c", there], cwd=tmp_path, capture_output=True, text=True, check=True).stdout

@@ -87,11 +87,11 @@ def test_a_limit_that_means_nothing_is_refused(wrong):
 
 
 def test_a_run_widens_nothing_unless_the_keys_are_its_own():
-    settings = RunSettings(scheme="bfv", holders=3, threshold=2, epsilon=200.0, delta=1e-3, assumed_colluders=0)
+    settings = RunSettings(scheme="bfv", holders=3, threshold=2, epsilon=50.0, delta=1e-3, assumed_colluders=0)
     run = to_run_config(settings)
     assert MemberLimits().configured({}, run, simulated=False) == MemberLimits()
     assert MemberLimits().configured({}, run, simulated=True) == MemberLimits(
-        schemes=("bfv",), min_threshold=2, max_corrupt=0, max_epsilon=200.0, delta=1e-3, colluders=0
+        schemes=("bfv",), min_threshold=2, max_corrupt=0, max_epsilon=50.0, delta=1e-3, colluders=0
     )
     assert MemberLimits().configured({}, to_run_config(RunSettings()), simulated=True) == MemberLimits(
         min_threshold=4, max_corrupt=2

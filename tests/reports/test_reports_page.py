@@ -1,7 +1,9 @@
 """`report.html`: well-formed, on its own, complete, and deaf to what clients call themselves."""
 
 import re
+from base64 import b64encode
 from dataclasses import fields, is_dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from kit.html_page import Page
 from kit.sample_record import CLIENTS, sample_record
 
 from fednode.reports import Claims, RoundRecord, RunRecord, render_html
-from fednode.reports.page import statement
+from fednode.reports.page import figures_of, statement
 
 pytestmark = pytest.mark.thorough
 
@@ -48,6 +50,28 @@ def test_it_asks_nothing_of_the_network(page: Page) -> None:
     assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
     links = [value or "" for name, value in page.attributes if name in ("src", "href", "xlink:href")]
     assert links and all(link.startswith("#") for link in links)
+
+
+def test_its_policy_allows_its_style_sheets_and_nothing_else(page: Page) -> None:
+    data = render_html(sample_record()).decode()
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', data)
+    sheets = re.findall(r"<style[^>]*>(.*?)</style>", data, re.DOTALL)
+    allowed = {"'sha256-" + b64encode(sha256(sheet.encode()).digest()).decode() + "'" for sheet in sheets}
+    parts = {part.split()[0]: set(part.split()[1:]) for part in policy.split(";")}
+    none = {"'none'"}
+    assert parts == {"default-src": none, "style-src": allowed, "base-uri": none, "form-action": none}
+    assert len(sheets) == 5 and data.index("Content-Security-Policy") < data.index("<style")
+    # what a policy of hashes would not let through
+    assert not any(name == "style" or name.startswith("on") for name, _ in page.attributes)
+
+
+def test_every_look_of_a_plot_is_a_rule_of_the_style_sheet() -> None:
+    data = render_html(sample_record()).decode()
+    used = set(re.findall(r'class="(look-\d+)"', data))
+    rules = dict(re.findall(r"^\.(look-\d+) \{ (.*) \}$", data, re.MULTILINE))
+    assert used == set(rules) and len(used) >= 15
+    plots = "".join(svg for _, svg, _ in figures_of(sample_record()))
+    assert set(rules.values()) == set(re.findall(r'style="([^"]*)"', plots))
 
 
 def test_ids_are_unique_and_every_reference_has_its_target(page: Page) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fednode.settings import RunSettings
+from fednode_crypto.params import MOST_HOLDERS
 
 
 @given(st.integers(4, 100_000))
@@ -18,7 +19,7 @@ def test_three_quarters_of_the_clients_must_survive_unless_said_otherwise(client
     assert RunSettings(clients=clients).min_survivors == ceil(0.75 * clients)
 
 
-@given(st.integers(2, 16), st.integers(2, 16))
+@given(st.integers(2, 10), st.integers(2, 10))
 @settings(max_examples=100, deadline=None)
 def test_a_committee_is_accepted_exactly_when_two_sums_cannot_both_open(holders, threshold):
     sound = threshold <= holders and 2 * threshold > holders
@@ -28,6 +29,13 @@ def test_a_committee_is_accepted_exactly_when_two_sums_cannot_both_open(holders,
         assert not sound and "threshold" in str(error)
     else:
         assert sound
+
+
+def test_settings_take_as_many_holders_as_the_secure_sums_do():
+    assert RunSettings(holders=MOST_HOLDERS, threshold=MOST_HOLDERS).holders == MOST_HOLDERS
+    for settings_ in ({"holders": MOST_HOLDERS + 1, "threshold": 10}, {"threshold": MOST_HOLDERS + 1}):
+        with pytest.raises(ValidationError, match=f"less than or equal to {MOST_HOLDERS}"):
+            RunSettings.model_validate(settings_)
 
 
 @given(st.integers(2, 12), st.integers(2, 14), st.integers(0, 5))

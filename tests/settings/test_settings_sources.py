@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.errors import ConfigError
-from fednode.settings import RunSettings, default_run_config, from_run_config, resolve, to_run_config, to_toml
+from fednode.settings import (
+    RunSettings,
+    default_run_config,
+    from_run_config,
+    resolve,
+    to_run_config,
+    to_toml,
+    toml_text,
+)
 
 FIELDS = tuple(RunSettings.model_fields)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
@@ -22,7 +30,7 @@ LEGAL: dict[str, st.SearchStrategy[object]] = {
     "clients": st.integers(4, 99_999),
     "deadline": st.floats(1e-9, 86_400),
     "learning_rate": st.floats(1e-12, 1e6),
-    "epsilon": st.floats(1e-12, 1e6),
+    "epsilon": st.floats(1e-12, 50.0),
     "delta": st.floats(1e-300, 0.999),
     "clip": st.floats(1e-12, 1e6),
     "grid_bits": st.integers(8, 24),
@@ -61,6 +69,30 @@ def test_what_is_written_as_toml_reads_back_the_same(tmp_path_factory, chosen, f
     assert resolve(path, {}, {}) == wanted
     assert set(tomllib.loads(text)) == {name for name in FIELDS if getattr(wanted, name) is not None}
     assert from_run_config(to_run_config(wanted)) == wanted.model_copy(update={"faults": ()})
+
+
+ANY_TEXT = st.text(st.characters() | st.sampled_from("\ud800\udcff\x00\x1b\x7f\x85\r\n\u2028\u202e\ufeff'\"\\#"))
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("data", "text_column", "label_column", "out"), ANY_TEXT)))
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_refused_or_written_as_toml_that_reads_back_the_same(chosen):
+    try:
+        wanted = resolve(None, {}, chosen)
+    except ConfigError:
+        return
+    found = tomllib.loads(to_toml(wanted).encode().decode())
+    assert all(found[name] == str(getattr(wanted, name)) for name in chosen)
+
+
+@given(ANY_TEXT)
+def test_what_is_no_unicode_is_named_and_never_written(text):
+    try:
+        written = toml_text({"clients": 3, "run-folder": text})
+    except ConfigError as error:
+        assert "run-folder" in str(error) and any("\ud800" <= sign <= "\udfff" for sign in text)
+    else:
+        assert tomllib.loads(written.encode().decode()) == {"clients": 3, "run-folder": text}
 
 
 def test_a_run_config_may_name_what_only_the_apps_read():

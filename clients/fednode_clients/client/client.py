@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fednode.errors import PeerFault, one_line
+from fednode.privacy.mechanism import DiscreteGaussianSum
 from fednode.protocol.boxkeys import ClientKeys, box_context, box_name, share_challenge
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic, about_check
@@ -20,6 +21,7 @@ from fednode_clients.client.privatise import ClippedSum, add_noise, bound, seal
 from fednode_clients.keyfolder.audit_log import damaged
 from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.spending import MemberSpending
 from fednode_clients.keyfolder.tasks import KnownTask, Schemes, recalled_task, topic, verified_task
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng
@@ -59,7 +61,7 @@ class Client:
         `parts` came with the spec: the model's outline and, for boxed schemes, its own keys at the holders;
         `chunks` are those of the model that were sent. Raises `StoreError` if the record is lost, and `PeerFault`: what
         `MemberLimits.check`, `ClientKeys.verified`, `KnownTask.check` and `ModelCopyStore.take` raise, SECOND_SPEC if
-        this round was joined under another spec, ROUND_CAP, PAST_ROUND, NOT_A_CLIENT.
+        this round was joined under another spec, ROUND_CAP, PAST_ROUND, BUDGET, NOT_A_CLIENT.
         """
         known = self._check(spec)
         # an update is sent again, whether the model is still here or not
@@ -105,7 +107,8 @@ class Client:
         if (again := self._sealed_before(spec)) is not None:
             return again
         sealed = self.folder.state.get(f"sealed/{spec.task}")
-        joined = self.folder.audit_log.of("joined", spec.task)
+        entries = self.folder.audit_log.entries()
+        joined = [entry for entry in entries if entry.get("joined") == spec.task]
         if sealed is not None and sealed[:32].hex() not in [entry.get("spec") for entry in joined]:
             raise damaged(self.folder.path, "the record does not hold what was sealed")
         if any(entry.get("round") == spec.round for entry in joined):
@@ -121,14 +124,26 @@ class Client:
                     Reason.PAST_ROUND,
                     f"round {spec.round} with model {spec.model_version}, I joined {number} with model {version}",
                 )
+        self._require_budget(spec, MemberSpending.of(entries))
         return None
+
+    def _cost(self, spec: RoundSpec) -> DiscreteGaussianSum:
+        known, _ = self._task(spec.task)
+        return self._limits.cost(spec, len(known.card.cohort.clients))
+
+    def _require_budget(self, spec: RoundSpec, spending: MemberSpending) -> None:
+        """Raise BUDGET unless this round fits on top of all others; that depends on the record alone, not on data."""
+        most = max(self._limits.max_epsilon, spending.raised)
+        if not spending.epsilon(self._limits.delta, self._cost(spec)) <= most:
+            raise PeerFault(Reason.BUDGET, f"with all rounds of all my tasks, this one would pass epsilon {most:g}")
 
     def answer(self, spec: RoundSpec, total: ClippedSum) -> bytes:
         """Bound, round, noise, seal, sign; on disk before it is returned.
 
         If another process of this client sealed the round since it was joined, its bytes are returned. Raises
-        `PeerFault`: NO_CONSENT for a spec that `join` did not pass or that was answered since, SECOND_SPEC, ROUND_CAP
-        or PAST_ROUND for one that was overtaken; `ValueError` or `Overflow` for a sum that no honest training gives.
+        `PeerFault`: NO_CONSENT for a spec that `join` did not pass or that was answered since, SECOND_SPEC, ROUND_CAP,
+        PAST_ROUND or BUDGET for one that was overtaken; `ValueError` or `Overflow` for a sum that no honest training
+        gives.
         """
         if spec.digest() not in self._joined:
             raise PeerFault(Reason.NO_CONSENT, f"round {spec.round} of {spec.task} was not joined under this spec")
@@ -152,9 +167,8 @@ class Client:
         frame = self.folder.signer.write("update", topic(spec), sealed.sealing.payload, about, attached).to_bytes()
         # the record first: if the process dies before the update is stored, the round is never sealed a second time
         del self._joined[digest]
-        self.folder.audit_log.append(
-            {"joined": spec.task, "round": spec.round, "version": spec.model_version, "spec": digest.hex()}
-        )
+        entry = {"joined": spec.task, "round": spec.round, "version": spec.model_version, "spec": digest.hex()}
+        self.folder.audit_log.append(entry | {"cost": self._cost(spec).to_dict()})
         self.folder.state.put(f"sealed/{spec.task}", digest + frame)
         return frame
 

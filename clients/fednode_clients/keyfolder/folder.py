@@ -7,7 +7,7 @@
     retired/        an empty file for each closed task    `retire`
     turn.lock       an empty file                         `exclusive`
     record.jsonl    one line for every round joined, confirmed or opened; its head is in state/   `audit_log`
-    record-N.jsonl  the record as it was when tasks were closed; nothing reads it again
+    record-N.jsonl  a copy of the record as it was when tasks were closed; nothing reads it again
 
 The folder has mode 0700. Nothing of it ever goes into Flower's context.
 """

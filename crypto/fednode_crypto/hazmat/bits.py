@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from fednode_crypto.hazmat.kernels import compiled
+
 Words = Any  # NDArray[np.uint64] to the reader; Numba compiles these functions from their arguments
 
 _0, _1, _6, _63, _64 = (np.uint64(n) for n in (0, 1, 6, 63, 64))
@@ -39,7 +41,7 @@ def _read_last(packed: Words, i: Any, bits: Any) -> Any:
     return packed[at >> _6] >> (at & _63)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def pack_row(row: Words, bits: Any, out: Words) -> None:
     """Write the residues of one row, each below 2^bits, over all words of `out`."""
     size = np.uint64(bits)
@@ -56,7 +58,7 @@ def pack_row(row: Words, bits: Any, out: Words) -> None:
         out[at] = word
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _unpack_row(packed: Words, bits: Any, out: Words) -> None:
     mask = (_1 << np.uint64(bits)) - _1
     after, most = packed[1:], _before_last(packed, out.shape[0], bits)
@@ -66,7 +68,7 @@ def _unpack_row(packed: Words, bits: Any, out: Words) -> None:
         out[i] = _read_last(packed, i, bits) & mask
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _largest(packed: Words, count: Any, bits: Any) -> Any:
     mask, found = (_1 << np.uint64(bits)) - _1, _0
     after, most = packed[1:], _before_last(packed, count, bits)
@@ -77,7 +79,7 @@ def _largest(packed: Words, count: Any, bits: Any) -> Any:
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _add_row(total: Words, packed: Words, bits: Any, p: Any) -> None:
     mask = (_1 << np.uint64(bits)) - _1
     after, most = packed[1:], _before_last(packed, total.shape[0], bits)
@@ -89,7 +91,7 @@ def _add_row(total: Words, packed: Words, bits: Any, p: Any) -> None:
         total[i] = min(s, s - p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def pack(rows: Words, bits: Any) -> Words:
     """Return all rows, packed."""
     count, r = rows.shape[1], bits.shape[0]
@@ -101,7 +103,7 @@ def pack(rows: Words, bits: Any) -> Words:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def unpack(packed: Words, bits: Any, out: Words) -> None:
     """Undo `pack` into the rows of `out`."""
     at = 0
@@ -112,7 +114,7 @@ def unpack(packed: Words, bits: Any, out: Words) -> None:
         at = end
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def in_range(packed: Words, bits: Any, q: Words, count: Any) -> Any:
     """Return whether every residue of rows of `count` is below its prime."""
     at, i = 0, 0
@@ -125,7 +127,7 @@ def in_range(packed: Words, bits: Any, q: Words, count: Any) -> Any:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def fold(total: Words, packed: Words, bits: Any, q: Words) -> None:
     """Add packed rows, every residue below its prime, to the rows of `total`."""
     at = 0

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fednode_crypto.hazmat.kernels import compiled
 from fednode_crypto.rng import Rng
 
 SMALLEST_VARIANCE: Final = Fraction(1, 16)
@@ -176,7 +176,7 @@ def _exp_minus(exponent: Fraction) -> int:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _add_draws(
     words: NDArray[np.uint64], heads: NDArray[np.uint64], guide: NDArray[np.int16], scale: int, out: NDArray[np.int64]
 ) -> int:

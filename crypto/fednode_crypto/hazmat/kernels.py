@@ -4,7 +4,12 @@ Every array is C-contiguous uint64. Rows belong to primes: row i of a (rows, n) 
 constants stand in `q`, `ratio` (floor(2^(64+bits) / q) - 2^64) and `shift` (64 - bits). Residues are below q < 2^61.
 """
 
-from typing import Any
+import os
+import stat
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from llvmlite import ir
@@ -13,7 +18,38 @@ from numba.extending import intrinsic
 
 Words = Any  # NDArray[np.uint64] to the reader; Numba compiles these functions from their arguments
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
 _64 = np.uint64(64)
+
+
+def compiled(*, nogil: bool = False) -> Callable[[_Function], _Function]:
+    """Compile a function when it is first called. The code is kept on disk only where nobody else can change it.
+
+    Numba looks in `NUMBA_CACHE_DIR`, beside the source and in the user's cache, and runs what it finds. Where others
+    could put code there, every process compiles anew.
+    """
+
+    def wrapped(function: _Function) -> _Function:
+        kept = njit(cache=True, nogil=nogil)(function)
+        made: _Function = kept if is_ours(kept.stats.cache_path) else njit(nogil=nogil)(function)
+        return made
+
+    return wrapped
+
+
+@cache
+def is_ours(folder: str) -> bool:
+    """Whether only this user, root and the owner of this source can write into `folder` or put another in its place."""
+    place = Path(folder).resolve()
+    return _closed(place.stat()) and all(_closed(above.stat(), stat.S_ISVTX) for above in place.parents)
+
+
+def _closed(found: os.stat_result, sticky: int = 0) -> bool:
+    others = 0o002 if found.st_gid == os.getegid() else 0o022
+    return found.st_uid in (0, os.geteuid(), Path(__file__).stat().st_uid) and bool(
+        found.st_mode & sticky or not found.st_mode & others
+    )
 
 
 @intrinsic
@@ -43,7 +79,7 @@ def _times(a: Any, w: Any, w_scaled: Any, q: Any) -> Any:
     return r - q if r >= q else r
 
 
-@njit(cache=True)
+@compiled()
 def multiply(a: Words, b: Words, q: Words, ratio: Words, shift: Words) -> None:
     """Replace a by a * b, residue by residue; b has as many rows as there are primes, or as a has."""
     for i in range(a.shape[0]):
@@ -53,7 +89,7 @@ def multiply(a: Words, b: Words, q: Words, ratio: Words, shift: Words) -> None:
             a[i, j] = _times(a[i, j], w, _scaled(w, ratio[p], shift[p]), q[p])
 
 
-@njit(cache=True)
+@compiled()
 def scale_add(total: Words, a: Words, weight: Words, weight_scaled: Words, q: Words) -> None:
     """Add weight * a to total; one weight for each prime, with its floor(weight 2^64 / q)."""
     for i in range(a.shape[0]):
@@ -63,7 +99,7 @@ def scale_add(total: Words, a: Words, weight: Words, weight_scaled: Words, q: Wo
             total[i, j] = s - q[p] if s >= q[p] else s
 
 
-@njit(cache=True)
+@compiled()
 def add(total: Words, a: Words, q: Words) -> None:
     """Add a to total."""
     for i in range(a.shape[0]):
@@ -73,7 +109,7 @@ def add(total: Words, a: Words, q: Words) -> None:
             total[i, j] = s - p if s >= p else s
 
 
-@njit(cache=True)
+@compiled()
 def subtract(total: Words, a: Words, q: Words) -> None:
     """Subtract a from total."""
     for i in range(a.shape[0]):
@@ -83,7 +119,7 @@ def subtract(total: Words, a: Words, q: Words) -> None:
             total[i, j] = s - p if s >= p else s
 
 
-@njit(cache=True)
+@compiled()
 def forward(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
     """Negacyclic NTT of each row in place (Cooley-Tukey, roots and result in bit-reversed order)."""
     n = a.shape[1]
@@ -124,7 +160,7 @@ def _quad(x: Words, i: Any, at: Any, tables: Any) -> None:
     x[i + 2], x[i + 3] = lazy(first + twice - second, w, ws, p), lazy(third + twice - fourth, w, ws, p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def inverse_row(x: Words, roots: Words, scaled: Words, p: Any) -> None:
     """`inverse` for one row, whose entries may be up to 2 p; they stay below that on the way (Harvey 2014)."""
     n = x.shape[0]
@@ -149,7 +185,7 @@ def inverse_row(x: Words, roots: Words, scaled: Words, p: Any) -> None:
         x[j] = min(s, s - p)
 
 
-@njit(cache=True)
+@compiled()
 def inverse(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
     """Undo `forward` in place (Gentleman-Sande); entry 0 of the tables, otherwise unused, holds 1 / n."""
     for row in range(a.shape[0]):
@@ -157,7 +193,7 @@ def inverse(a: Words, roots: Words, roots_scaled: Words, q: Words) -> None:
         inverse_row(a[row], roots[k], roots_scaled[k], q[k])
 
 
-@njit(cache=True)
+@compiled()
 def scaled(a: Words, q: Words, ratio: Words, shift: Words) -> Words:
     """Return floor(a 2^64 / q), or one less, residue by residue."""
     out = np.empty_like(a)
@@ -168,7 +204,7 @@ def scaled(a: Words, q: Words, ratio: Words, shift: Words) -> Words:
     return out
 
 
-@njit(cache=True)
+@compiled()
 def fraction(a: Words, weight: Words, q: Words, ratio: Words, shift: Words) -> Words:
     """Return sum over the r primes of (a weight mod q) / q, as 64-bit fractions of one turn; a is (blocks * r, n).
 

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from fednode_crypto.hazmat.bits import pack_row
-from fednode_crypto.hazmat.kernels import high, inverse_row, lazy
+from fednode_crypto.hazmat.kernels import compiled, high, inverse_row, lazy
 
 Words = Any  # NDArray[np.uint64] to the reader; Numba compiles these functions from their arguments
 
@@ -38,7 +38,7 @@ class OpenTables(NamedTuple):
     radix: Words
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def keep_below(row: Words, p: Any, mask: Any) -> Any:
     """Mask `row`, move the words below p to its front, and return how many there are."""
     largest = _0
@@ -55,7 +55,7 @@ def keep_below(row: Words, p: Any, mask: Any) -> Any:
     return kept
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def product(a: Words, secret: Any, roots: Any, q: Words) -> None:
     """Replace a by the coefficients of a s; both are in NTT form, `secret` with its floor(s 2^64 / p)."""
     for k in range(q.shape[0]):
@@ -65,7 +65,7 @@ def product(a: Words, secret: Any, roots: Any, q: Words) -> None:
         inverse_row(x, roots[0][k], roots[1][k], q[k])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def lane_words(values: Any, start: Any, count: Any, place: Any) -> Words:
     """Return the lanes of coefficients start .. start + count, as many in one word as fit, non-negative.
 
@@ -85,7 +85,7 @@ def lane_words(values: Any, start: Any, count: Any, place: Any) -> Words:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def cover(out: Words, product_of: Words, lanes: Words, error: Any, t: SealTables) -> None:
     """Write a s + e + D m, bit-packed, from a s, the words of lanes and the errors."""
     at = 0
@@ -150,7 +150,7 @@ def _above(number: Words, at: Any) -> Any:
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def uncover(out: Any, total: Words, product_of: Words, t: OpenTables, place: Any) -> Any:
     """Write the lanes of total - a s to `out` (lanes, n), and return whether all of it is within bounds.
 

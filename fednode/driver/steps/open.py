@@ -1,7 +1,7 @@
 """Opening one sum: the request to the holders, how answers are read, and how they combine."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,13 +14,17 @@ from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
+from fednode.protocol.headroom import norm_headroom
 from fednode.protocol.requests import roster_part, spec_frame
-from fednode.protocol.spec import RoundSpec
+from fednode.protocol.spec import RoundSpec, Terms
 from fednode.reasons import Reason
 from fednode.wire import digest
 from fednode_crypto import NotEnoughShares, SumScheme, Tampered, WrongAnswer
 
 log = logging.getLogger("fednode.driver")
+
+_SHOWN = 20
+"""Most names in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,22 @@ def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, by
             if not wrong or len(rest) - len(wrong) < task.sum_params.threshold:
                 raise _rejected(error, left_out) from error
             log.warning("the answers of points %s are wrong and left out", wrong)
+
+
+def check_norm(values: NDArray[np.int64], terms: Terms, clients: Collection[str]) -> None:
+    """Raise `OpeningRejected`, naming the clients, if a sum is longer than that many honest updates can be."""
+    found, most = float(np.linalg.norm(values)), norm_headroom(terms, len(values), len(clients))
+    if found > most:
+        step = 2.0**-terms.grid_bits
+        raise OpeningRejected(
+            f"the opened sum is {found * step:.4g} long, {len(clients)} honest updates give {most * step:.4g} at the "
+            f"most; nothing is published. One or more of these sent more than the clip allows: {_some(clients)}"
+        )
+
+
+def _some(clients: Collection[str]) -> str:
+    shown = sorted(clients)[:_SHOWN]
+    return ", ".join(shown) + (f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else "")
 
 
 def _rejected(error: Tampered, left_out: tuple[int, ...]) -> OpeningRejected:
