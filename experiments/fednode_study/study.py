@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fednode.assemble.study import Arrays, Workload
+from fednode.assemble.study import Arrays, Workload, rounded_up
 from fednode.errors import DataError, PeerFault
 from fednode.protocol.model import Layout
 from fednode.reasons import Reason
@@ -29,16 +29,16 @@ class CustomerService:
             raise DataError(
                 f"{dataset.source}: no message is left to test the model on; give more messages of each label"
             )
-        width, labels = columns(chosen, dataset), len(dataset.labels)
+        width, labels, records = columns(chosen, dataset), len(dataset.labels), rounded_up(len(dataset.train))
         return Workload(
             layout=head_layout(width, labels),
-            records=len(dataset.train),
-            max_records=max(len(share) for share in deal(chosen, dataset)),
+            records=records,
+            max_records=rounded_up(max(len(share) for share in deal(chosen, dataset))),
             model=f"an intent classifier, a linear head on {width:,} features",
             dataset=dataset.name,
             source=dataset.source,
             labels=labels,
-            summary=f"{len(dataset.train):,} training and {len(dataset.test):,} test messages, {labels:,} intents",
+            summary=f"about {records:,} training messages, {labels:,} intents",
         )
 
     def evaluator(self, settings: RunSettings) -> "Experiment":

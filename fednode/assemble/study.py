@@ -1,6 +1,6 @@
 """Studies: what is trained on which data. Others add theirs under the entry point group `fednode.studies`.
 
-A study knows data and features. The rest of FedNode knows the arrays of the model, and how many records there are.
+A study knows data and features. The rest of FedNode knows the arrays of the model, and about how many records there are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,11 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is trained, on how many records: arrays and public counts, no data.
+    """What is trained, on how many records: arrays and public numbers, no data.
 
-    `records` is the total over all clients and the divisor of every sum; a client that holds more than `max_records`
-    contributes no more than so many. `model`, `dataset` and `source` stand in the report; `labels` is 0 where the model
+    `records`, the divisor of every sum, is a public number near the total over all clients; a client that holds more
+    than `max_records` contributes no more than so many. Choose both, with `rounded_up` for instance: the guarantee
+    covers what a record says and not how many there are, so exact counts would be given away. `model`, `dataset` and `source` stand in the report; `labels` is 0 where the model
     is no classifier; `summary` says in one line how large the data set is.
     """
 
@@ -42,6 +43,12 @@ class Workload:
     source: str = "read by each member alone"
     labels: int = 0
     summary: str = ""
+
+
+def rounded_up(count: int) -> int:
+    """Return `count` rounded up to two digits and to tens, to publish in its place: 8,003 becomes 8,100, 7 becomes 10."""
+    unit = 10 ** max(1, len(str(count)) - 2)
+    return -(-count // unit) * unit
 
 
 class Evaluator(Protocol):

@@ -62,8 +62,8 @@ class RoundRecord:
 class TaskFacts:
     """The trained model, its data, and the number of clients.
 
-    `model` names the thing trained ("an intent classifier"); `dimension` counts its parameters; `records` is the public
-    total over all clients; `divisor` is the public number every opened sum was divided by.
+    `model` names the thing trained ("an intent classifier"); `dimension` counts its parameters; `records` is a public
+    number near the total over all clients; `divisor` is the one that every opened sum was divided by.
     """
 
     model: str
