@@ -1,6 +1,6 @@
 """Studies: what is trained on which data. Others add theirs under the entry point group `fednode.studies`.
 
-A study knows data and features. The rest of FedNode knows the arrays of the model, and about how many records there are.
+A study knows data and features. The rest of FedNode knows the arrays of the model, and public numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,9 @@ class Workload:
 
     `records`, the divisor of every sum, is a public number near the total over all clients; a client that holds more
     than `max_records` contributes no more than so many. Choose both, with `rounded_up` for instance: the guarantee
-    covers what a record says and not how many there are, so exact counts would be given away. `model`, `dataset` and `source` stand in the report; `labels` is 0 where the model
-    is no classifier; `summary` says in one line how large the data set is.
+    covers what a record says and not how many there are, so exact counts would be given away. `model`, `dataset` and
+    `source` stand in the report; `labels` is 0 where the model is no classifier; `summary` says in one line how large
+    the data set is.
     """
 
     layout: Layout
@@ -46,8 +47,8 @@ class Workload:
 
 
 def rounded_up(count: int) -> int:
-    """Return `count` rounded up to two digits and to tens, to publish in its place: 8,003 becomes 8,100, 7 becomes 10."""
-    unit = 10 ** max(1, len(str(count)) - 2)
+    """Return `count` rounded up to two digits and to tens, to publish in its place: 8,100 for 8,003, 10 for 7."""
+    unit: int = 10 ** max(1, len(str(count)) - 2)
     return -(-count // unit) * unit
 
 

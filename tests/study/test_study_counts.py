@@ -20,7 +20,9 @@ def csv_with(folder: Path, count: int) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("count", "public"), [(1, 10), (99, 100), (100, 100), (101, 110), (8_003, 8_100), (995, 1_000)])
+@pytest.mark.parametrize(
+    ("count", "public"), [(1, 10), (99, 100), (100, 100), (101, 110), (8_003, 8_100), (995, 1_000)]
+)
 def test_a_public_number_is_round_and_is_not_below_the_count(count, public):
     assert rounded_up(count) == public
 
