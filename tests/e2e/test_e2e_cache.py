@@ -192,9 +192,9 @@ def test_a_default_run_loads_once_serves_from_memory_and_lets_versions_expire(tm
 
     watched(tmp_path, watch, rounds=4, deadline=6.0)
     last, before = seen[-1], seen[-2]
-    # a round loads its one chunk list: the request and each of the model's arrays, and serves all clients from memory
-    assert last["downloads"].loads - before["downloads"].loads == 3
-    assert last["downloads"].hits - before["downloads"].hits == 3 * (small_settings(tmp_path).clients - 1)
+    # a round loads each of the two arrays of the model once, and serves all clients from memory
+    assert last["downloads"].loads - before["downloads"].loads == 2
+    assert last["downloads"].hits - before["downloads"].hits == 2 * (small_settings(tmp_path).clients - 1)
     assert last["parameters"].hits > 0 and last["parameters"].expiries >= 6
     assert last["parameters"].deletes == 0 and last["parameters"].invalidations > 0
     assert last["parameters"].pinned_entries == 3
@@ -211,7 +211,7 @@ def test_a_run_can_be_scraped_while_it_lasts_and_not_afterwards(tmp_path):
     result = run_inproc(small_settings(tmp_path, rounds=1, metrics=port), Scraping(), StopFlag())
     assert result.error is None
     assert f'fednode_run_info{{run="{result.folder.name}"}} 1.0' in pages[0]
-    assert 'fednode_cache_loads_total{store="downloads"} 3.0' in pages[0]
+    assert 'fednode_cache_loads_total{store="downloads"} 2.0' in pages[0]
     with pytest.raises(URLError):
         urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20)
 
