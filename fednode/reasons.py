@@ -87,14 +87,10 @@ class Reason(StrEnum):
 
     # updates that arrive
     BAD_PAYLOAD = "bad-payload", "The sealed update cannot be added to the sum."
-    BAD_BOXES = (
-        "bad-boxes",
-        "The update does not have one box of the right size for each holder, with a check of the shares.",
-    )
-    BAD_BOX = (
-        "bad-box",
-        "A box did not open to a share that belongs with the others, so the update was taken out of the sum.",
-    )
+    BAD_BOXES = "bad-boxes", "The update does not have one box of the right size for each holder, with a check."
+    BAD_BOX = "bad-box", "A box of the update does not open, as its key shows; the update was taken out of the sum."
+    CROOKED_SHARE = "crooked-share", "A box holds a share that does not fit the client's others, as its key shows."
+    FALSE_COMPLAINT = "false-complaint", "The holder struck a client whose box is good, or did not show the box's key."
     REPEATED = "repeated", "The same name comes twice, in a roster or in a round."
     REPEAT = "repeat", "The same update came again; it counts once."
     SECOND_UPDATE = "second-update", "The client sent two different updates in one round."

@@ -66,7 +66,7 @@ def committee_warnings(params: SumParams) -> list[str]:
 def claims(terms: Terms, params: SumParams, reached: Reached) -> Claims:
     """The three lists for a run that came so far."""
     verified = [*_of_updates(reached), *_of_openings(terms, params, reached), *_of_releases(params, reached)]
-    return Claims(tuple(verified), tuple(_attested(terms, params)), tuple(_assumed(terms, params, reached)))
+    return Claims(tuple(verified), tuple(_attested(terms)), tuple(_assumed(terms, params, reached)))
 
 
 def _of_updates(reached: Reached) -> Iterable[Claim]:
@@ -97,6 +97,10 @@ def _of_openings(terms: Terms, params: SumParams, reached: Reached) -> Iterable[
             "every holder that answered, for its own boxes",
         )
         yield Claim(
+            "Whoever was excluded for a box, its client or a holder, was shown to be wrong by the key of that box",
+            "before the charge: the node, and for a client also every holder that signed the final roster",
+        )
+        yield Claim(
             f"At least {plural(params.threshold, 'holder')} signed the final roster before the charge, and every "
             "answer is over that roster",
             "the signatures, which every holder checked before it answered",
@@ -113,6 +117,7 @@ def _of_releases(params: SumParams, reached: Reached) -> Iterable[Claim]:
         yield Claim("No model was released", "the node's own record: no opening led to a release")
     if not reached.released:
         return
+    yield Claim("No opened sum was longer than honest updates can be", "the node, before it published the mean")
     how = ["every value that must be small in an opening was small"]
     if reached.spared:
         how.append(f"in {reached.spared} of {plural(reached.released, 'release')} the surplus answers agreed")
@@ -123,7 +128,7 @@ def _of_releases(params: SumParams, reached: Reached) -> Iterable[Claim]:
     yield Claim("What was opened is the exact sum" if exact else "What was opened is no junk", "; ".join(how))
 
 
-def _attested(terms: Terms, params: SumParams) -> Iterable[Claim]:
+def _attested(terms: Terms) -> Iterable[Claim]:
     code = "the client's own code: nobody else can check it"
     yield Claim(f"Each record's gradient was clipped to {terms.clip:g}", code)
     yield Claim("Each client added its share of the noise", code)
@@ -132,10 +137,6 @@ def _attested(terms: Terms, params: SumParams) -> Iterable[Claim]:
         "Each client refused rounds below its own limits, or beyond its own epsilon over all tasks",
         "the client's own configuration and record; a member whose keys the run made has the limits that the run needs",
     )
-    if params.scheme == "ring":
-        yield Claim(
-            "A box that a holder excluded did not open", "that holder's signature: nobody else can try to open it"
-        )
 
 
 def _assumed(terms: Terms, params: SumParams, reached: Reached) -> Iterable[Claim]:

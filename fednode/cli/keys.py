@@ -143,7 +143,7 @@ def budget_command(
     if most is not None:
         raise_budget(opened, most, reason)
     for line in showing.spending(opened, limits):
-        say(line)
+        typer.echo(line)
 
 
 @keys_app.command("show")

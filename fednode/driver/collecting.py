@@ -195,18 +195,18 @@ class Collecting:
         in_time = wait is not None and self._node.clock.now() + wait < deadline
         return events.NotKept(client, Reason.NO_ROOM, wait if in_time else None)
 
-    def exclude(self, clients: Iterable[str]) -> None:
-        """Remove these clients, whose box a holder could not open, from the sum.
+    def exclude(self, faults: Mapping[str, Reason]) -> None:
+        """Remove clients from the sum, each with what a holder showed that it did wrong.
 
         Raises `UpdateLost` if the store lost or changed the update of one.
         """
-        for name in clients:
-            log.warning("round %d: the box of %s does not open; the client is excluded", self._spec.round, name)
+        for name, reason in faults.items():
+            log.warning("round %d: %s is excluded: %s", self._spec.round, name, reason)
             payload = self._stored(name)
             if not _is(payload, self._heads[name].head.sha256):
                 raise self._changed(name)
             self._fold = self._fold.remove(name, payload)
-            self._log.rejected.append((name, Reason.BAD_BOX))
+            self._log.rejected.append((name, reason))
             del self._heads[name]
 
     def _stored(self, name: str) -> bytes:

@@ -6,7 +6,7 @@ it may already be working on its next part.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -16,13 +16,14 @@ from fednode.aggregate import Fold
 from fednode.driver.channel import Reply
 from fednode.driver.query import log_unexpected
 from fednode.driver.round_log import RoundLog
-from fednode.driver.steps.boxes import BoxRequest, box_request, read_checked
+from fednode.driver.steps.boxes import BoxRequest, Hearing, Upheld, box_request, read_checked
 from fednode.driver.steps.confirm import ConfirmRequest, confirm_request, read_confirmed
 from fednode.driver.steps.open import Opening, OpenRequest, check_norm, combine_answers, open_requests, read_opening
 from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_name
 from fednode.protocol.cohort import Member
+from fednode.protocol.complaints import Court, complaint_parts
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
 from fednode.protocol.spec import RoundSpec
@@ -47,6 +48,8 @@ class Holders:
         """By state in which the holders were asked: how to read an answer."""
         self._signed: dict[int, Signed] = {}
         self._answers: dict[int, Opening] = {}
+        self._upheld: dict[str, Upheld] = {}
+        """By struck client, the first complaint that was found right."""
 
     # --- out
 
@@ -55,16 +58,20 @@ class Holders:
 
         The boxes are read from the store for one holder at a time, so that only one holder's boxes are in memory.
         """
+        hearing = self._hearing(heads, boxes_of)
         for holder in self._task.cohort.holders:
             if holder.point in self.points:
                 mine = {name: boxes_of(name)[box_name(holder.point)] for name in heads}
                 request = box_request(self._task, self._spec, heads.values(), holder, mine)
-                self._readers[State.CHECKING] = partial(self._checked, request)
+                self._readers[State.CHECKING] = partial(self._checked, request, hearing)
                 self._node.channel.send(request.messages)
 
     def confirm(self, heads: Mapping[str, Signed], points: frozenset[int]) -> None:
-        """Ask the holders at `points` to sign the roster of these heads."""
-        request = confirm_request(self._task, self._spec, heads.values(), points)
+        """Ask the holders at `points` to sign the roster of these heads, and show them every complaint upheld."""
+        names = [holder.name for holder in self._task.cohort.holders if holder.point in points]
+        heads_of_keys = {} if self._keys is None else self._keys.heads
+        complaints = complaint_parts(heads_of_keys, (upheld.complaint for upheld in self._upheld.values()))
+        request = confirm_request(self._task, self._spec, heads.values(), names, complaints)
         self._readers[State.CONFIRMING] = partial(self._confirmed, request)
         self._node.channel.send(request.messages)
 
@@ -98,12 +105,24 @@ class Holders:
         log_unexpected(reply)
         return None
 
-    def _checked(self, request: BoxRequest, reply: Reply, point: int) -> events.Event:
-        excluded = read_checked(reply, request, self._task)
-        if excluded:
-            number, count = self._spec.round, len(excluded)
-            log.warning("round %d: %s could not open the boxes of %d clients", number, reply.sender, count)
-        return events.Checked(point, excluded)
+    def _hearing(self, heads: Mapping[str, Signed], boxes_of: Callable[[str], Mapping[str, bytes]]) -> Hearing:
+        keys, scheme = self._keys, self._node.scheme
+        if keys is None or not scheme.boxed:
+            raise RuntimeError("a scheme without boxes has no boxes to check")
+        court = Court(self._spec, self._task.cohort, scheme, keys.heads, keys.indices)
+        return Hearing(court, keys, heads, boxes_of)
+
+    def _checked(self, request: BoxRequest, hearing: Hearing, reply: Reply, point: int) -> events.Event:
+        """Judge the complaints of a holder: one that is false ends its part in the round."""
+        upheld = hearing.upheld(point, read_checked(reply, request, self._task))
+        for name, found in upheld.items():
+            log.warning("round %d: %s shows of %s: %s", self._spec.round, reply.sender, name, found.reason)
+        self._upheld = upheld | self._upheld
+        return events.Checked(point, tuple(upheld))
+
+    def faults_of(self, clients: Iterable[str]) -> dict[str, Reason]:
+        """What each of these clients did wrong, as a holder's complaint showed."""
+        return {name: self._upheld[name].reason for name in clients}
 
     def _confirmed(self, request: ConfirmRequest, reply: Reply, point: int) -> events.Event:
         self._signed[point] = read_confirmed(reply, request, self._task)
@@ -118,10 +137,10 @@ class Holders:
         return events.Answered(point)
 
     def _silence(self, holder: Member, fault: PeerFault, now: Round) -> events.Event:
-        """Count a fault, unless the holder has already done its part: a damaged second copy changes nothing."""
+        """Count a fault. Of a holder that has done its part only a false complaint counts, and no damaged copy."""
         log.warning("round %d: %s: %s", self._spec.round, holder.name, fault)
         done = {State.CHECKING: now.checked, State.CONFIRMING: now.confirmed, State.OPENING: now.answered}
-        if holder.point not in done[now.state]:
+        if holder.point not in done[now.state] or fault.reason == Reason.FALSE_COMPLAINT:
             self._log.silence(holder.name, fault)
         return events.HolderSilent(holder.point, fault.reason)
 

@@ -161,7 +161,7 @@ class RoundRun:
             case effects.CheckBoxes(clients):
                 holders.send_boxes(updates.heads_of(clients), updates.boxes_of)
             case effects.Exclude(clients):
-                updates.exclude(clients)
+                updates.exclude(holders.faults_of(clients))
             case effects.Confirm(clients):
                 holders.confirm(updates.heads_of(clients), self._round.holders)
             case effects.ChargeBudget(survivors):

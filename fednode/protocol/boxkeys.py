@@ -147,9 +147,14 @@ class BoxKeys:
         """The holders that gave keys."""
         return frozenset(self.holders)
 
+    @property
+    def heads(self) -> dict[int, Signed]:
+        """What each holder signed."""
+        return {point: keys.signed for point, keys in self.holders.items()}
+
     def digest(self) -> bytes:
         """Return 32 bytes that identify all these keys."""
-        return key_digest({point: keys.signed for point, keys in self.holders.items()})
+        return key_digest(self.heads)
 
     def parts_of(self, client: str) -> dict[str, bytes]:
         """Return what this client is sent, as named parts: box-key-1, box-key-2, ..."""

@@ -52,7 +52,7 @@ class CheckBoxes:
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
-    """Remove the updates of these clients from the sum: a holder could not open their boxes."""
+    """Remove the updates of these clients from the sum: a holder showed that their boxes are wrong."""
 
     clients: tuple[str, ...]
 

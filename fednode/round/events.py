@@ -67,7 +67,7 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A holder tried to open its boxes; it could not open those of the `excluded` clients."""
+    """A holder tried to open its boxes; it showed that those of the `excluded` clients are wrong."""
 
     point: int
     excluded: tuple[str, ...]

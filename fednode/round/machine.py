@@ -4,8 +4,9 @@
         |                     |                         |                       |                    |
         +--- too few, stopped +-------------------------+----------------> FAILED <-- refused, too few holders, rejected
 
-The states CHECKING and CONFIRMING exist only where clients box shares for the holders (`boxed`). A client whose box
-does not open is excluded from the roster, and `threshold` holders sign the remaining roster before anything is charged.
+The states CHECKING and CONFIRMING exist only where clients box shares for the holders (`boxed`). A client whose box is
+shown to be wrong is excluded from the roster; a holder that says so of a good one is out of the round. `threshold`
+holders sign the remaining roster before anything is charged.
 
 The node may have no room for an update. Its client is then asked again, up to `most_asks` times:
     Arrived -> Keep -> NotKept(wait) -> AskLater -> WaitOver -> AskAgain -> Arrived, with the same bytes
@@ -315,6 +316,9 @@ def _answered(now: Round, event: Answered) -> Step:
 
 def _silent(now: Round, event: HolderSilent) -> Step:
     if now.state is State.CHECKING and event.point in now.holders:
+        if event.reason == Reason.FALSE_COMPLAINT:
+            # out of the round, whatever it said before or says later
+            return _when_checked(replace(now, holders=now.holders - {event.point}, checked=now.checked - {event.point}))
         return _when_checked(replace(now, silent=now.silent | {event.point}))
     if now.state is State.CONFIRMING and event.point in now.holders:
         return _when_confirmed(replace(now, silent=now.silent | {event.point}))

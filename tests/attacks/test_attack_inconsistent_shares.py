@@ -106,7 +106,7 @@ def test_a_client_that_deals_wrongly_is_named_before_the_charge_and_changes_no_s
     cohort = real_cohort(tmp_path, RING)
     cohort.tell("client-2", dealing(*points))
     outcome = cohort.begun().run_round(1)
-    assert (outcome.cause, outcome.silent, outcome.rejected) == ("", (), (("client-2", "bad-box"),))
+    assert (outcome.cause, outcome.silent, outcome.rejected) == ("", (), (("client-2", "crooked-share"),))
     assert np.array_equal(opened_sum(outcome.release.mean, cohort.size.terms()), cohort.sum_of(outcome.survivors))
 
 

@@ -4,21 +4,21 @@ Seed and boxes are destroyed when the round is opened or closed, or when a later
 key folder reveals no share of the round.
 """
 
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
 from fednode.errors import PeerFault
-from fednode.protocol.boxkeys import BOX_KEY, box_context, box_hashes, box_name, client_indices, share_challenge
+from fednode.protocol.boxkeys import BOX_KEY, box_context, client_indices
+from fednode.protocol.complaints import KeyedBox
 from fednode.protocol.envelope import Signed
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import digest, join_parts, split_parts
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import KnownTask
-from fednode_crypto import BoxedScheme, Tampered
+from fednode_crypto import BoxedScheme
 from fednode_crypto.identity import BoxKey, open_box
 from fednode_crypto.secret import Secret
 
@@ -63,27 +63,27 @@ class BoxStore:
         self.folder.state.put(f"box-key/{task}", round_number.to_bytes(_ROUND, "little") + fresh)
         return RoundSeed(fresh)
 
-    def take(self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]) -> list[str]:
-        """Keep the boxes that open to a share of the client's check; return the clients whose box does not, by name.
+    def take(
+        self, known: KnownTask, spec: RoundSpec, heads: Iterable[Signed], boxes: Mapping[str, bytes]
+    ) -> dict[str, bytes]:
+        """Keep the boxes whose share belongs to the client's others. Of each other box return, by client, its secret
+        key: whoever has it sees what is wrong in this box, and in no other.
 
         Raises `PeerFault` BAD_REQUEST if a box is not the one that its client signed: the node exchanged it.
         """
-        about, seed, good, excluded = spec.digest(), self._current(spec), {}, []
+        about, seed, good, struck = spec.digest(), self._current(spec), {}, {}
         indices = client_indices(known.card.cohort)
         for signed in heads:
             name = signed.head.sender
-            box = boxes.get(name, b"")
-            if signed.head.attached().get(box_name(known.me.point)) != hashlib.sha256(box).digest():
+            box = KeyedBox(signed.head, known.me, boxes.get(name, b""), seed.key(indices[name]))
+            if not box.signed:
                 raise PeerFault(Reason.BAD_REQUEST, f"the box of {name} is not the one that it signed")
-            challenge = share_challenge(about, name, box_hashes(signed.head))
-            try:
-                share = open_box(seed.key(indices[name]), box, box_context(about, name, known.me))
-                _scheme(known).check_share(spec.sum_params, share, known.me.point, challenge, signed.head.check())
-                good[name] = box
-            except Tampered:
-                excluded.append(name)
+            if box.fault(spec, about, boxed_scheme(known)) is None:
+                good[name] = box.box
+            else:
+                struck[name] = box.key.private_bytes()
         self.folder.state.put(f"boxes/{spec.task}", about + join_parts(good))
-        return excluded
+        return struck
 
     def require(self, spec: RoundSpec, names: Iterable[str]) -> Mapping[str, bytes]:
         """The boxes of this round. Raises `PeerFault` BAD_REQUEST if the seed or a box of `names` is missing."""
@@ -102,7 +102,7 @@ class BoxStore:
         boxes, seed, about = self.require(spec, names), self._current(spec), spec.digest()
         indices = client_indices(known.card.cohort)
         shares = (open_box(seed.key(indices[name]), boxes[name], box_context(about, name, known.me)) for name in names)
-        return _scheme(known).answer(spec.sum_params, shares)
+        return boxed_scheme(known).answer(spec.sum_params, shares)
 
     def close(self, task: str, round_number: int) -> None:
         """Destroy the seed and the boxes of this round, if any, also on a full disk. It never gets a seed again."""
@@ -118,7 +118,8 @@ class BoxStore:
         return RoundSeed(kept[_ROUND:])
 
 
-def _scheme(known: KnownTask) -> BoxedScheme:
+def boxed_scheme(known: KnownTask) -> BoxedScheme:
+    """The secure sum of a task with boxes. Raises `PeerFault` UNEXPECTED for another."""
     if not known.scheme.boxed:
         raise PeerFault(Reason.UNEXPECTED, "this scheme has no boxes")
     return known.scheme

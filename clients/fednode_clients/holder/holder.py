@@ -3,17 +3,18 @@
 Its record is in its key folder, so a restart forgets nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BOX_KEY, about_keys, key_tree
+from fednode.protocol.complaints import Court, read_complaints
 from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.requests import frame_kind, read_ask, read_roster, read_round_request, read_spec
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import canonical, digest, split_parts
-from fednode_clients.holder.box_store import BoxStore
+from fednode_clients.holder.box_store import BoxStore, boxed_scheme
 from fednode_clients.holder.ceremony import KeyCeremony, keyed
 from fednode_clients.holder.roster import check_roster
 from fednode_clients.keyfolder.audit_log import damaged
@@ -90,23 +91,29 @@ class Holder:
         return self.folder.signer.write("closed", Topic(task, number))
 
     def take_boxes(self, frame: bytes) -> Envelope:
-        """Keep this round's boxes, and name the clients whose box does not open. Raises `PeerFault` as `open` does."""
+        """Keep this round's boxes, and strike the clients whose box is wrong, each with the secret key of that box.
+
+        Raises `PeerFault` as `open` does.
+        """
         spec, parts = read_spec("boxes", frame)
         known, heads = self._checked_roster(spec, parts)
         boxes = split_parts(parts.get("boxes", b""), known.card.sum_params.summands)
-        excluded = self._boxes.take(known, spec, heads, boxes)
+        struck = {name: key.hex() for name, key in self._boxes.take(known, spec, heads, boxes).items()}
         about = {"roster": digest("roster", parts["roster"]).hex()}
-        return self.folder.signer.write("checked", topic(spec), canonical({"struck": sorted(excluded)}), about)
+        return self.folder.signer.write("checked", topic(spec), canonical({"struck": struck}), about)
 
     def confirm(self, frame: bytes) -> Envelope:
         """Sign the final roster of a round: one a round, recorded before the answer leaves.
 
-        Raises `PeerFault` as `open` does, ALREADY_CONFIRMED, and BAD_REQUEST if the box of a client is missing here.
+        The complaints of other holders come with it, and this holder judges each. Raises `PeerFault` as `open` does,
+        ALREADY_CONFIRMED, BAD_REQUEST if the box of a client is missing here, FALSE_COMPLAINT, and the reason against a
+        client that the roster still holds.
         """
         spec, parts = read_spec("confirm", frame)
         known, heads = self._checked_roster(spec, parts)
         if not known.scheme.boxed:
             raise PeerFault(Reason.UNEXPECTED, "this scheme's rosters are not confirmed")
+        self._hear(known, spec, parts, {signed.head.sender for signed in heads})
         roster = digest("roster", parts["roster"])
         self._require_unopened(spec.task, spec.round)
         if self._require_not_another(spec, roster) is None:
@@ -116,6 +123,16 @@ class Holder:
             entry = {"confirmed": spec.task, "round": spec.round, "spec": spec.digest().hex(), "roster": roster.hex()}
             self.folder.audit_log.append(entry)
         return self.folder.signer.write(CONFIRMED, topic(spec), b"", about_roster(roster))
+
+    def _hear(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes], roster: Collection[str]) -> None:
+        """Judge the complaints that come with a roster. Raises `PeerFault`."""
+        court = Court.from_parts(spec, known.card.cohort, boxed_scheme(known), parts)
+        for complaint in read_complaints(parts, len(court.indices)):
+            client, verdict = complaint.head.head.sender, court.judge(complaint)
+            if verdict.member != client:
+                raise PeerFault(verdict.reason, f"{verdict.member} struck {client} without cause")
+            if client in roster:
+                raise PeerFault(verdict.reason, f"the roster still holds {client}")
 
     # --- opening
 

@@ -1,7 +1,7 @@
 """Boxed shares, on the node's side: fresh keys of the holders before a round, and their boxes checked after it."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fednode.driver.channel import Reply, Request
@@ -10,6 +10,7 @@ from fednode.driver.task import Node, Task
 from fednode.errors import PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BOX_KEY, KEY_BYTES, BoxKeys, HolderKeys, box_name, client_indices
 from fednode.protocol.cohort import Member
+from fednode.protocol.complaints import Complaint, Court
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS
 from fednode.protocol.requests import key_request, roster_part, spec_frame
@@ -19,8 +20,8 @@ from fednode.wire import digest, join_parts, parse
 
 log = logging.getLogger("fednode.driver")
 
-_MOST_EXCLUDED = 1 << 20
-"""Bytes of a list of excluded clients."""
+_STRUCK = 160
+"""Bytes of one struck client in an answer: a name, a key in hexadecimal, punctuation."""
 
 
 def gather_box_keys(node: Node, task: Task, number: int, refusals: Mapping[str, str] | None = None) -> BoxKeys:
@@ -60,6 +61,14 @@ def check_boxes(envelope: Envelope, keys: BoxKeys, box_bytes: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Upheld:
+    """A complaint that was found right, and what the client did wrong."""
+
+    complaint: Complaint
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class BoxRequest:
     """One holder's boxes, and what its answer must name: both digests, and no clients but these."""
 
@@ -79,20 +88,44 @@ def box_request(
     return BoxRequest(spec.digest(), digest("roster", roster), frozenset(boxes), {holder.name: message})
 
 
-def read_checked(reply: Reply, request: BoxRequest, task: Task) -> tuple[str, ...]:
-    """The clients whose box the holder could not open, as it signed.
+def read_checked(reply: Reply, request: BoxRequest, task: Task) -> dict[str, bytes]:
+    """The clients that the holder struck, as it signed, each with the secret key of its box.
 
-    Raises `PeerFault`: what `read_answer` raises, `ANOTHER_REQUEST`, or `MALFORMED` unless the body lists clients that
-    it got a box of, each once.
+    Raises `PeerFault`: what `read_answer` raises, `ANOTHER_REQUEST`, or `MALFORMED` unless the body names clients that
+    it got a box of.
     """
-    envelope = read_answer(reply, "checked", task, _MOST_EXCLUDED)
+    most = _STRUCK * (1 + len(request.clients))
+    envelope = read_answer(reply, "checked", task, most)
     about = envelope.about.only("roster")
     if (envelope.head.spec, about.octets("roster", 32)) != (request.spec, request.roster):
         raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is about other boxes")
-    names = parse(envelope.body, _MOST_EXCLUDED).only("struck").raw()["struck"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise PeerFault(Reason.MALFORMED, "the excluded clients are not a list of names")
-    strangers = len(set(names) - request.clients)
-    if strangers or len(set(names)) < len(names):
-        raise PeerFault(Reason.MALFORMED, f"{len(names)} clients excluded, {strangers} of them not in the request")
-    return tuple(names)
+    struck = parse(envelope.body, most).only("struck").fields("struck")
+    strangers = len(set(struck.raw()) - request.clients)
+    if strangers:
+        raise PeerFault(Reason.MALFORMED, f"{len(struck.raw())} clients struck, {strangers} of them not in the request")
+    return {name: struck.octets(name, 32) for name in struck.raw()}
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """What the node judges complaints by: the holders' keys, and what the clients sent."""
+
+    court: Court
+    keys: BoxKeys
+    heads: Mapping[str, Signed] = field(repr=False)
+    boxes_of: Callable[[str], Mapping[str, bytes]]
+
+    def upheld(self, point: int, struck: Mapping[str, bytes]) -> dict[str, Upheld]:
+        """Judge what the holder at `point` shows of each client; return what each client did wrong.
+
+        Raises `PeerFault(FALSE_COMPLAINT)` for the first client of which the holder is wrong.
+        """
+        found = {}
+        for client, secret in struck.items():
+            key, box = self.keys.holders[point].of(self.keys.indices[client]), self.boxes_of(client)[box_name(point)]
+            complaint = Complaint(self.heads[client], box, key, secret)
+            verdict = self.court.judge(complaint)
+            if verdict.member != client:
+                raise PeerFault(verdict.reason, f"it struck {client} without cause")
+            found[client] = Upheld(complaint, verdict.reason)
+        return found

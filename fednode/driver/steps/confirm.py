@@ -22,11 +22,13 @@ class ConfirmRequest:
     messages: Mapping[str, Request] = field(repr=False)
 
 
-def confirm_request(task: Task, spec: RoundSpec, heads: Iterable[Signed], points: frozenset[int]) -> ConfirmRequest:
-    """Ask the holders at `points` to sign the roster of these signed heads."""
+def confirm_request(
+    task: Task, spec: RoundSpec, heads: Iterable[Signed], holders: Iterable[str], complaints: Mapping[str, bytes]
+) -> ConfirmRequest:
+    """Ask these holders to sign the roster of these signed heads, and show them why the others were excluded."""
     roster = roster_part(heads)
-    request = Request("query", f"{task.name}/confirm/{spec.round}", spec_frame("confirm", spec, {"roster": roster}))
-    messages = {holder.name: request for holder in task.cohort.holders if holder.point in points}
+    frame = spec_frame("confirm", spec, {"roster": roster, **complaints})
+    messages = dict.fromkeys(holders, Request("query", f"{task.name}/confirm/{spec.round}", frame))
     return ConfirmRequest(Topic(spec.task, spec.round, spec.digest()), digest("roster", roster), messages)
 
 
