@@ -83,7 +83,7 @@ class AuditLog:
             raise damaged(self.folder, f"{RECORD_FILE} and state/ do not fit together{why}")
         try:
             entries = [json.loads(line) for line in lines.split(b"\n")[:-1]]
-        except ValueError:
+        except (ValueError, RecursionError):
             entries = [None]
         if not all(isinstance(entry, dict) for entry in entries):
             raise damaged(self.folder, f"{RECORD_FILE} is damaged")

@@ -86,7 +86,7 @@ class KeyFolder:
             raise DataError(f"no keys in {path}; make them with `fednode keys init`") from error
         except OSError as error:
             raise ConfigError(f"could not read the keys in {path}: {error.strerror}; mend it and try again") from error
-        except (ValueError, KeyError, TypeError, CryptoError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, CryptoError) as error:
             # the error's text may hold a part of a key
             raise ConfigError(
                 f"the keys in {path} cannot be read; put identity.json and {PUBLIC_FILE} back from a copy, never "
