@@ -143,7 +143,7 @@ def budget_command(
     if most is not None:
         raise_budget(opened, most, reason)
     for line in showing.spending(opened, limits):
-        typer.echo(line)
+        say(line)
 
 
 @keys_app.command("show")

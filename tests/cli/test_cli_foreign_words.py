@@ -2,6 +2,8 @@
 
 import json
 import logging
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from kit.cohort import FakeCohort
 from rich.console import Console
 from safetensors.numpy import save
 
+import fednode.cli
 from fednode.assemble.lines import LineObserver
 from fednode.assemble.run_folder import logging_to
 from fednode.cli import main
@@ -228,3 +231,10 @@ def test_control_a_plain_formatter_would_have_passed_it_on(caplog):
     with caplog.at_level(logging.WARNING):
         logging.getLogger("elsewhere").warning("%s", EVIL)
     assert BAD.intersection(caplog.text)
+
+
+def test_nothing_is_printed_past_the_one_door():
+    cli = Path(fednode.cli.__file__).parent
+    found = Counter(path.name for path in cli.glob("*.py") for _ in path.read_text("utf-8").split("typer.echo(")[1:])
+    # the version; labels for Prometheus, which are escaped, and a count; rows that are escaped before they are wrapped
+    assert found == {"exits.py": 1, "app.py": 1, "cache.py": 2, "run.py": 1}
