@@ -19,6 +19,10 @@ LARGEST_VALUE: Final = (1 << (VALUE_BITS - 1)) - 1
 HOLDERS: Final = 5
 THRESHOLD: Final = 4
 FLOAT_BYTES: Final = 4
+CHECK_CLIENT, CHECK_HOLDER = "check of the shares", "holder: open a box and check its share"
+CHECK_HEAD, CHECK_BOX = "bytes of the check in the head", "bytes of the check in a box"
+"""The parts of row `ring` that the check of shares costs."""
+
 FOLDED: Final = 3
 """Updates that a row really folds and opens, to check that the sum is exact; neither time nor size depends on it."""
 
@@ -49,7 +53,7 @@ class Figures:
     `bytes_up`, `bytes_down`: one client, one round. `client`: from values to the bytes that it sends. `node`: from
     those bytes to the running sum, a client. `holder_bytes`: what one holder receives and sends a round. `opening`:
     from the running sum to the values, without the holders' part. `peak_bytes`: the row's process, in which all roles
-    live. `parts`: seconds of parts by name.
+    live. `parts`: seconds, or bytes, of parts by name.
     """
 
     bytes_up: int

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from benchmarks.harness.suite import Measured
 from benchmarks.harness.verdicts import LimitCheck, Verdict, figure, with_broken
-from benchmarks.sums.cases import FLOAT_BYTES, ConfirmStep
+from benchmarks.sums.cases import CHECK_BOX, CHECK_CLIENT, CHECK_HEAD, CHECK_HOLDER, FLOAT_BYTES, ConfirmStep
 
 DIMENSION: Final = 1_000_000
 """Values an update that times and bytes are judged at: a fold of 1 s is a rate of one million values a second."""
@@ -15,7 +15,7 @@ ROUNDS: Final = 10_000
 
 
 def judged(measured: Measured) -> tuple[Verdict, ...]:
-    """Return the seven verdicts, the last by limits of our own.
+    """Return the eight verdicts, the last two by limits of our own.
 
     Times that depend on the cohort are judged at their worst over the measured cohorts.
     """
@@ -47,6 +47,12 @@ def judged(measured: Measured) -> tuple[Verdict, ...]:
             LimitCheck("at 100 clients", figure(lambda: 1e3 * found.confirm().holder.median), "<=", 60.0, "ms"),
             LimitCheck("a client", figure(lambda: found.confirm().total / 100), "<=", 1_024.0, "bytes"),
         )),
+        Verdict("ring", "ring: the check of shares at 100 clients", (
+            LimitCheck("client", figure(lambda: 1e3 * found.part(CHECK_CLIENT)), "<=", 3.0, "ms"),
+            LimitCheck("holder, box opened", figure(lambda: 1e3 * found.part(CHECK_HOLDER)), "<=", 3.0, "ms a client"),
+            LimitCheck("head", figure(lambda: found.part(CHECK_HEAD)), "<=", 100.0, "bytes"),
+            LimitCheck("a box", figure(lambda: found.part(CHECK_BOX)), "<=", 300.0, "bytes more"),
+        )),
     )  # fmt: skip
     return with_broken(verdicts, measured.broken)
 
@@ -75,6 +81,9 @@ class _Found:
 
     def holder(self) -> float:
         return float(1e3 * self._answers["ring"][DIMENSION, 100].holder.median)
+
+    def part(self, name: str) -> float:
+        return float(self._answers["ring"][DIMENSION, 100].parts[name])
 
     def memory(self) -> float:
         row = self._answers["memory"]

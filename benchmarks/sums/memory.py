@@ -25,7 +25,7 @@ def work(folder: str, dimension: int, planned_for: int, count: int, clients: int
 def _folded(params: SumParams, files: list[Path], boxes: list[BufferedWriter]) -> int:
     total = RingMask().zero(params)
     for path in files:
-        upload = Upload.from_bytes(path.read_bytes(), params.payload_bytes)
+        upload = Upload.from_bytes(path.read_bytes(), params)
         upload.check()
         total.absorb(upload.payload)
         for file, box in zip(boxes, upload.boxes, strict=True):

@@ -2,7 +2,19 @@
 
 from benchmarks.harness.timing import Stopwatch
 from benchmarks.harness.worker import peak_bytes
-from benchmarks.sums.cases import FOLDED, HOLDERS, THRESHOLD, Case, Figures, check_sum, some_values
+from benchmarks.sums.cases import (
+    CHECK_BOX,
+    CHECK_CLIENT,
+    CHECK_HEAD,
+    CHECK_HOLDER,
+    FOLDED,
+    HOLDERS,
+    THRESHOLD,
+    Case,
+    Figures,
+    check_sum,
+    some_values,
+)
 from benchmarks.sums.uploads import (
     HASH_BYTES,
     KEY_BYTES,
@@ -11,10 +23,13 @@ from benchmarks.sums.uploads import (
     BenchClient,
     Upload,
     associated,
+    challenge_of,
     holder_keys,
     planned,
 )
-from fednode_crypto import SumParams, SystemRng
+from fednode.protocol.envelope import about_check
+from fednode.wire import canonical
+from fednode_crypto import Sealing, SumParams, SystemRng
 from fednode_crypto.identity import BoxKey, open_box
 from fednode_crypto.ring.scheme import RingMask
 
@@ -40,7 +55,7 @@ def measure(case: Case, watch: Stopwatch) -> Figures:
         opening=watch.time(lambda: ring.combine(params, total, answers, SPEC)),
         holder_bytes=case.clients * _holder_part(uploads[0]) + len(answers[1]),
         holder=watch.time(lambda: answer(params, keys[0], 1, roster)),
-        parts=_parts(watch, clients[0], uploads[0], case),
+        parts=_parts(watch, clients[0], uploads[0], case) | _check(watch, clients[0], keys[0], case),
         peak_bytes=peak_bytes(),
     )
 
@@ -67,14 +82,33 @@ def _parts(watch: Stopwatch, client: BenchClient, upload: Upload, case: Case) ->
     rng, values = SystemRng(), some_values(case)
     sealing = client.seal(values, rng)
     boxes = client.boxed(sealing.shares)
+    check = client.checked(sealing, boxes)
     data = upload.to_bytes()
     return {
         "pack, mask and share": watch.time(lambda: client.seal(values, rng)).median,
         "boxes": watch.time(lambda: client.boxed(sealing.shares)).median,
-        "hash and sign": watch.time(lambda: client.signed(sealing.payload, boxes)).median,
-        "node: hash and check the signature": watch.time(
-            lambda: Upload.from_bytes(data, len(upload.payload)).check()
-        ).median,
+        "hash and sign": watch.time(lambda: client.signed(sealing.payload, boxes, check)).median,
+        "node: hash and check the signature": watch.time(lambda: Upload.from_bytes(data, client.params).check()).median,
+    }
+
+
+def _check(watch: Stopwatch, client: BenchClient, key: BoxKey, case: Case) -> dict[str, float]:
+    """What the check of shares costs the client, and a holder for each client, which opens the box for it."""
+    params, ring, values, rng = client.params, RingMask(), some_values(case), SystemRng()
+    waiting: list[Sealing] = []
+    boxes = client.boxed(client.seal(values, rng).shares)
+    shown = watch.time(lambda: client.checked(waiting.pop(), boxes), lambda: waiting.append(client.seal(values, rng)))
+    upload = client.upload(values, rng)
+
+    def holder() -> None:
+        share = open_box(key, upload.boxes[0], associated(upload.sender, 1))
+        ring.check_share(params, share, 1, challenge_of(upload.sender, upload.boxes), upload.check_of_shares)
+
+    return {
+        CHECK_CLIENT: shown.median,
+        CHECK_HOLDER: watch.time(holder).median,
+        CHECK_HEAD: float(len(canonical(about_check(upload.check_of_shares))) - 1),
+        CHECK_BOX: float(params.share_bytes - params.answer_bytes),
     }
 
 

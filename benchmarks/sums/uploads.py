@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.sums.cases import HOLDERS, THRESHOLD, Case, some_values
+from fednode.protocol.boxkeys import share_challenge
 from fednode_crypto import Demand, Sealing, SumParams, SystemRng, plan
 from fednode_crypto.identity import BoxKey, BoxPublicKey, SigningKey, VerifyKey, seal_box
 from fednode_crypto.ring.scheme import RingMask
@@ -28,35 +29,43 @@ def planned(case: Case) -> SumParams:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One client's message: its key, a header (spec digest, hashes of payload and boxes), signature, bytes."""
+    """One client's message: its key, a header (spec digest, hashes of payload and boxes, check), signature, bytes."""
 
     sender: bytes
     header: bytes
     signature: bytes
     payload: bytes
     boxes: tuple[bytes, ...]
+    check_of_shares: bytes
 
     def to_bytes(self) -> bytes:
         """Return what travels: hashes do not, since whoever checks them computes them."""
-        return b"".join((self.sender, self.signature, *self.boxes, self.payload))
+        return b"".join((self.sender, self.signature, self.check_of_shares, *self.boxes, self.payload))
 
     @classmethod
-    def from_bytes(cls, data: bytes, payload_bytes: int) -> Self:
+    def from_bytes(cls, data: bytes, params: SumParams) -> Self:
         """Undo `to_bytes`, hashing everything on the way."""
-        fixed, split = KEY_BYTES + SIGNATURE_BYTES, len(data) - payload_bytes
+        signed, split = KEY_BYTES + SIGNATURE_BYTES, len(data) - params.payload_bytes
+        fixed = signed + params.check_bytes
         size = (split - fixed) // HOLDERS
         boxes = tuple(data[fixed + i * size : fixed + (i + 1) * size] for i in range(HOLDERS))
-        payload = data[split:]
-        return cls(data[:KEY_BYTES], header_of(payload, boxes), data[KEY_BYTES:fixed], payload, boxes)
+        payload, check = data[split:], data[signed:fixed]
+        return cls(data[:KEY_BYTES], header_of(payload, boxes, check), data[KEY_BYTES:signed], payload, boxes, check)
 
     def check(self) -> None:
         """Raise BadSignature unless the sender signed this header."""
         VerifyKey(self.sender).verify(self.signature, DOMAIN, self.header)
 
 
-def header_of(payload: bytes, boxes: tuple[bytes, ...]) -> bytes:
+def header_of(payload: bytes, boxes: tuple[bytes, ...], check: bytes) -> bytes:
     """Return what a client signs."""
-    return SPEC + b"".join(hashlib.sha256(part).digest() for part in (payload, *boxes))
+    return SPEC + b"".join(hashlib.sha256(part).digest() for part in (payload, *boxes)) + check
+
+
+def challenge_of(sender: bytes, boxes: tuple[bytes, ...]) -> bytes:
+    """Return what the check of a client's shares answers."""
+    hashes = {point: hashlib.sha256(box).digest() for point, box in enumerate(boxes, start=1)}
+    return share_challenge(SPEC, sender.hex(), hashes)
 
 
 def associated(sender: bytes, point: int) -> bytes:
@@ -89,15 +98,20 @@ class BenchClient:
             for point, holder in enumerate(self.holders, start=1)
         )
 
-    def signed(self, payload: bytes, boxes: tuple[bytes, ...]) -> Upload:
+    def checked(self, sealing: Sealing, boxes: tuple[bytes, ...]) -> bytes:
+        """Show that the shares in these boxes belong together."""
+        return sealing.check(challenge_of(self.key.public.raw, boxes))
+
+    def signed(self, payload: bytes, boxes: tuple[bytes, ...], check: bytes) -> Upload:
         """Hash and sign all of it."""
-        header = header_of(payload, boxes)
-        return Upload(self.key.public.raw, header, self.key.sign(DOMAIN, header), payload, boxes)
+        header = header_of(payload, boxes, check)
+        return Upload(self.key.public.raw, header, self.key.sign(DOMAIN, header), payload, boxes, check)
 
     def upload(self, values: NDArray[np.int64], rng: SystemRng) -> Upload:
         """Do everything a client does from its values to its message."""
         sealing = self.seal(values, rng)
-        return self.signed(sealing.payload, self.boxed(sealing.shares))
+        boxes = self.boxed(sealing.shares)
+        return self.signed(sealing.payload, boxes, self.checked(sealing, boxes))
 
 
 def holder_keys() -> tuple[BoxKey, ...]:

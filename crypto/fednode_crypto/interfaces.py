@@ -64,8 +64,6 @@ class Sealer(Protocol):
     def seal(self, values: NDArray[np.int64], rng: Rng, context: bytes = b"") -> Sealing:
         """Return exactly `payload_bytes` that hide `values`, int64 (dimension,), and `share_bytes` for each holder.
 
-        The shares of a boxed scheme have a check, `Sealing.check`.
-
         `context` binds the round: everyone in it uses the same bytes, no other round does. Keyed schemes ignore it.
         Raises Overflow for a value out of bound; ValueError for another type or shape, and if a boxed scheme gets no
         context.
@@ -218,8 +216,7 @@ class BoxedScheme(CommonVerbs, Protocol):
     def check_share(self, params: SumParams, share: bytes, point: int, challenge: bytes, check: bytes) -> None:
         """Return if `share`, from the box for `point`, belongs with the client's others, else raise Tampered.
 
-        `check` is what the client answered to `challenge`, which depends on all its boxes. Exclude a client whose share
-        is refused from the roster. ValueError unless the challenge has 32 bytes.
+        `check` is the client's answer to `challenge`, 32 bytes that depend on all its boxes. Exclude it if refused.
         """
         ...
 

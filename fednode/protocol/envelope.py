@@ -5,7 +5,6 @@ an update for which round.
 """
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -95,7 +94,7 @@ class Head:
             return b""
         try:
             return base64.b64decode(Fields(self.about).text(_CHECK, _LONGEST_CHECK), validate=True)
-        except (ValueError, binascii.Error) as error:
+        except ValueError as error:
             raise PeerFault(Reason.MALFORMED, "the check of the boxed shares is not base64") from error
 
     @staticmethod

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.harness.timing import Repeats, Stopwatch
 from benchmarks.sums import exact, memory, uploads
 from benchmarks.sums.bfv import planned as bfv_planned
-from benchmarks.sums.cases import Case, WrongSum, check_sum
+from benchmarks.sums.cases import CHECK_BOX, CHECK_CLIENT, CHECK_HEAD, CHECK_HOLDER, Case, WrongSum, check_sum
 from benchmarks.sums.secagg import neighbours
 from fednode.cli import main
 from fednode.clock import SystemClock
@@ -45,9 +45,12 @@ def test_bfv_and_ckks_count_what_is_sent():
 
 def test_ring_counts_boxes_signature_and_the_holders_keys():
     found, params = measured("ring"), uploads.planned(CASE)
-    assert found.bytes_up == params.upload_bytes + 32 + 64
-    assert found.bytes_down == 4 * 300 + 5 * (32 + 64) + 32
+    assert found.bytes_up == params.upload_bytes + params.check_bytes + 32 + 64
+    assert found.bytes_down == 4 * 300 + 5 * (32 + 3 * 32 + 64) + 32
     assert found.holder_bytes > 4 * params.share_bytes + params.answer_bytes
+    assert found.parts[CHECK_BOX] == params.share_bytes - params.answer_bytes
+    assert found.parts[CHECK_HEAD] == len(',"check":""') + 4 * -(-params.check_bytes // 3)
+    assert min(found.parts[CHECK_CLIENT], found.parts[CHECK_HOLDER]) > 0
 
 
 def test_confirm_counts_what_one_holder_is_sent_and_sends_in_a_real_round():
@@ -89,7 +92,7 @@ def test_the_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     asked = ["--quick", "--rows", "plain,memory", "--sizes", "1_000,2000", "--clients", "10"]
     assert main(["bench", "sum", "--out", str(tmp_path), *asked]) == 1
     said = capsys.readouterr().out
-    assert said.count("| plain |") == 2 and said.count("----  ") == 6 and "FAIL  node's peak memory" in said
+    assert said.count("| plain |") == 2 and said.count("----  ") == 7 and "FAIL  node's peak memory" in said
     (written,) = tmp_path.glob("*-sum.json")
     found = json.loads(written.read_text())
     assert found["bench"] == "sum" and [row["dimension"] for row in found["rows"]] == [1_000, 2_000]

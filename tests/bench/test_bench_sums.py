@@ -9,19 +9,22 @@ from benchmarks.harness.suite import Measured
 from benchmarks.harness.timing import Timing
 from benchmarks.harness.verdicts import Outcome
 from benchmarks.sums import limits, report, suite
-from benchmarks.sums.cases import ConfirmStep, Figures
+from benchmarks.sums.cases import CHECK_BOX, CHECK_CLIENT, CHECK_HEAD, CHECK_HOLDER, ConfirmStep, Figures
 
 MILLION = 1_000_000
 SECONDS = {"client": 0.05, "node": 0.001, "opening": 0.2, "holder": 0.04}
+
+
+PARTS = {CHECK_CLIENT: 0.002, CHECK_HOLDER: 0.002, CHECK_HEAD: 99.0, CHECK_BOX: 24.0}
 
 
 def timing(seconds):
     return Timing(seconds, seconds, 5, 2 * seconds, seconds)
 
 
-def figures(bytes_up=2_800_000, **seconds):
+def figures(bytes_up=2_800_000, parts=PARTS, **seconds):
     found = {role: timing(taken) for role, taken in {**SECONDS, **seconds}.items()}
-    return Figures(bytes_up, 4_000_480, peak_bytes=150_000_000, holder_bytes=664_000, parts={"seal": 0.03}, **found)
+    return Figures(bytes_up, 4_000_480, peak_bytes=150_000_000, holder_bytes=664_000, parts=parts, **found)
 
 
 STEP = ConfirmStep(71_000, 500, timing(0.02))
@@ -87,10 +90,14 @@ RING_100, RING_1000 = (MILLION, 100), (MILLION, 1_000)
         (5, {"exact": {"rounds": 20, "differences": 1, "seconds": 1.0}}),
         (6, {"confirm": {100: replace(STEP, holder=timing(0.0601))}}),
         (6, {"confirm": {100: replace(STEP, bytes_down=102_000)}}),
+        (7, {"ring": {RING_100: figures(parts={**PARTS, CHECK_CLIENT: 0.0031})}}),
+        (7, {"ring": {RING_100: figures(parts={**PARTS, CHECK_HOLDER: 0.0031})}}),
+        (7, {"ring": {RING_100: figures(parts={**PARTS, CHECK_HEAD: 101.0})}}),
+        (7, {"ring": {RING_100: figures(parts={**PARTS, CHECK_BOX: 301.0})}}),
     ],
 )
 def test_one_figure_over_its_limit_fails_its_row_alone(row, change):
-    assert outcomes(good_run(**change)) == [Outcome.FAIL if i == row else Outcome.PASS for i in range(7)]
+    assert outcomes(good_run(**change)) == [Outcome.FAIL if i == row else Outcome.PASS for i in range(8)]
 
 
 def test_a_small_run_is_not_judged():
@@ -107,10 +114,10 @@ def test_a_run_reads_as_table_lines_and_a_verdict_a_row_and_is_json():
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "ring", "1,000,000", "100", "0.700", "1.000", "50", "1", "664,000", "40", "200", "150",
     ]  # fmt: skip
-    assert len(lines) == 2 + 6 and [line[:4] for line in words[-7:]] == ["PASS"] * 7
+    assert len(lines) == 2 + 6 and [line[:4] for line in words[-8:]] == ["PASS"] * 8
     results = report.results(measured, limits.judged(measured))
     found = json.loads(json.dumps(results.document))
-    assert (len(found["rows"]), len(found["verdicts"])) == (6, 7) and results.plot.count("<svg") == 1
+    assert (len(found["rows"]), len(found["verdicts"])) == (6, 8) and results.plot.count("<svg") == 1
     assert found["memory"]["peak_many"] == 151_000_000 and found["exact"]["rounds"] == 10_000
     assert [step["clients"] for step in found["confirm"]] == [100]
     row = next(row for row in found["rows"] if (row["row"], row["clients"]) == ("ring", 100))

@@ -27,8 +27,6 @@ Words = NDArray[np.uint64]
 def answer(params: RingParams, shares: Iterable[bytes]) -> bytes:
     """Return the sum of one holder's shares, exactly `answer_bytes`: one share of each client of one roster.
 
-    Masks of the check are left out: only the shares of the secrets are added.
-
     Guarantee: fewer than t answers are independent of every client's secret; t or more reveal the sum of the roster's
     secrets and nothing else. This holds for one roster a round: the sums of two rosters reveal their difference.
     Raises Tampered for a malformed share, Overflow for more shares than were planned, ValueError for none.

@@ -44,12 +44,6 @@ def share_prime(bound: int) -> int:
     return found
 
 
-@lru_cache(maxsize=256)
-def check_rows(prime: int) -> int:
-    """Return the least L with prime^L >= 2^128."""
-    return next(rows for rows in range(1, 129) if prime**rows >> 128)
-
-
 @dataclass(frozen=True, slots=True)
 class RingParams(SumParams):
     """Parameters of scheme `ring`. Honest sums fit and open, except with a chance of 2^-128 in a whole task.
@@ -96,8 +90,8 @@ class RingParams(SumParams):
 
     @property
     def check_rows(self) -> int:
-        """The fewest rows with which a check of shares that do not belong together passes by chance below 2^-128."""
-        return check_rows(self.share_prime)
+        """The fewest rows L of the check of shares with share_prime^L >= 2^128."""
+        return next(rows for rows in range(1, 129) if self.share_prime**rows >> 128)
 
     @property
     def share_bytes(self) -> int:

@@ -6,20 +6,16 @@ an L x N matrix, and the client publishes the polynomial h = R f + g. Holder j c
 
 Soundness: let the shares of f that honest holders have lie on no polynomial of degree < t. Then weights c_j, orthogonal
 to all such polynomials, give d = sum c_j f(j) that is not 0. If all of them pass, R d + sum c_j g(j) = sum c_j h(j) = 0
-whatever h is. R was drawn after the shares were fixed, so each of its L rows gives this with chance 1/p, and all with
-p^-L. L is the least with p^L >= 2^128: a client that tries Q challenges (other boxes, each time) gets past all honest
-holders with chance <= Q 2^-128, and there is no further term for the choice of h, holders or coordinates. With p = 2039
-(100 clients) L = 12 and p^-L = 2^-131.9. R comes from AES-256-CTR, whose at most 2^17 blocks are distinct; this
-multiplies the chance by at most 1 + 2^-94, if AES under the challenge is as good as a random permutation.
+whatever h is; R was drawn after the shares were fixed, so the chance is p^-L. L is the least with p^L >= 2^128: a
+client that tries Q challenges (other boxes, each time) passes with chance <= Q 2^-128. With p = 2039 (100 clients) L is
+12 and p^-L 2^-131.9.
 
-Zero knowledge: fewer than t shares and h are independent of s. The shares of f are uniform, as Shamir's are. Given
-those of g, g is uniform among the polynomials through them, so h = R f + g is uniform among those of degree < t through
-the points R f(j) + g(j), which whoever has the shares knows. This holds for one h: two of them, with R and R', differ
-by (R - R') f, and so a sealing answers one challenge. An opening adds shares of f and never of g, and changes nothing
-of this. That R depends on the boxes is no loss as long as a box hides its share from all but its holder.
+Zero knowledge: fewer than t shares and h are independent of s. Given these shares, g is uniform among the polynomials
+through those of g, and so h = R f + g among those through the points R f(j) + g(j), which whoever has the shares knows.
+This holds for one h: two of them, with R and R', differ by (R - R') f, and so a sealing answers one challenge.
 
 Edge cases: that s is small, or belongs to the payload, is not shown; opening finds it. A corrupt holder's share need
-not lie on the polynomial. Any t shares or fewer always lie on one.
+not lie on the polynomial. `docs/crypto.md` has the argument in full.
 
 Sources: Shamir (1979); Cascudo, David, "SCRAPE: scalable randomness attested by public entities" (2017), for testing
 shares against the dual code; Bellare, Garay, Rabin, "Fast batch verification for modular exponentiation and digital
@@ -68,8 +64,7 @@ class SharedPolynomial(Secret):
 def check_share(params: RingParams, share: bytes, point: int, challenge: bytes, check: bytes) -> None:
     """Return if R f(j) + g(j) = h(j), for the share f(j), g(j) of the holder at `point`, and h in `check`.
 
-    Guarantee: as the module says. Raises Tampered for another result, a wrong size, a number out of range, and a spare
-    bit that is set.
+    Guarantee: as the module says. Raises Tampered for another result, size or range, and for a spare bit that is set.
     """
     ctx, shape = ring_context(params), (params.threshold, 1, params.check_rows)
     found = _combined(params, challenge, _unpacked(share, ctx.masked, params.share_bytes, "share"))
