@@ -78,7 +78,7 @@ def _task(keys: Path, case: LocalRounds) -> Task:
     room = sum_headroom(terms, case.values, case.clients)
     return Task(
         name=_TASK,
-        cohort=enrol_simulation(keys, case.clients, case.holders),
+        cohort=enrol_simulation(keys, case.clients, case.holders).cohort,
         terms=terms,
         sum_params=plan("ring", Demand(case.values, case.clients, room, case.holders, case.threshold)),
         layout=Layout(("values",), ((case.values,),)),

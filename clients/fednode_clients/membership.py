@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from fednode.clock import Clock, SystemClock
 from fednode.disk.no_dumps import keep_keys_in_memory
 from fednode.disk.private_folder import require_private
 from fednode.errors import ConfigError, PeerFault, StoreError
@@ -84,12 +85,13 @@ def shared_root(run: Config) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """The parts of a member. Only tests use other schemes or another `Rng`."""
+    """The parts of a member. Only tests use other schemes, another `Rng` or another clock."""
 
     schemes: Schemes = scheme
     rng: Callable[[], Rng] = SystemRng
     limits: MemberLimits = field(default_factory=MemberLimits)
     folder: Callable[[NodeContext], Path] = key_folder
+    clock: Clock = field(default_factory=SystemClock)
 
 
 def topic_of(frame: bytes) -> Topic:
@@ -157,18 +159,18 @@ class Members:
         # a simulated member's keys are the run's, and so are its limits
         simulated = self._parts.folder is key_folder and not place.node.get("key-folder")
         limits = self._parts.limits.configured(place.node, place.run, simulated=simulated)
-        return KeyFolder.open(path), limits, self._parts.schemes, self._parts.rng()
+        return KeyFolder.open(path, self._parts.clock), limits, self._parts.schemes, self._parts.rng()
 
     def query(self, place: NodeContext, frame: bytes, kind: str) -> bytes:
         """The answer to a query, or a signed refusal, also for a fault of this member's own disk or memory.
 
         Raises `ConfigError` if there is no key folder to sign with.
         """
-        folder = KeyFolder.open(self._folder(place))
+        folder = KeyFolder.open(self._folder(place), self._parts.clock)
         try:
             if kind == "hello":
                 return folder.signer.write("hello", Topic("hello")).to_bytes()
-            if kind == "task" and role_in(frame, folder.name) == "client":
+            if kind == "task" and role_in(frame, folder) == "client":
                 return self.client(place).take_task(frame).to_bytes()
             return self.holder(place).handle(frame).to_bytes()
         except (PeerFault, StoreError, MemoryError) as error:

@@ -51,11 +51,11 @@ def _execute(session: Session, keys: Path) -> FednodeError | None:
         logging.getLogger("fednode.run").error("%s", error)
         return error
     session.observer.phase("making keys")
-    cohort = enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
+    members = enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
     config = to_run_config(settings) | {"key-root": str(keys)}
     parts = MemberParts(schemes=environment.schemes, rng=environment.rng)
     grid = InProcGrid(build_app(parts, find_study(settings.study).train), names, config, settings.faults)
     ended: list[FednodeError | None] = []
-    run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, cohort))), grid, config)
+    run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, members))), grid, config)
     return ended[0]

@@ -178,7 +178,7 @@ def _trust(session: Session, spending: Spending) -> Trust:
         ledger_head=spending.head,
         ledger_check="fednode ledger ledger.jsonl",
         model_digest=session.model_digest or "no model was saved",
-        cohort="" if session.cohort is None else session.cohort.digest().hex(),
+        cohort="" if session.members is None else session.members.cohort.digest().hex(),
     )
 
 

@@ -4,8 +4,9 @@
 
     app = node_app(Workload(layout=..., records=..., max_records=...))
 
-Settings come from the run config. With `cohort`, the path of a cohort file, the node serves the members in it; without,
-it makes the keys of all members itself. Without a workload it plans from the study that the settings name.
+Settings come from the run config. With `cohort`, the path of a cohort file, and `node-key-folder`, that of the
+key folder whose key the file names, the node serves the members in the file; without, it makes all keys itself. Without
+a workload it plans from the study that the settings name.
 """
 
 import logging
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.assemble.enrolment import enrol_simulation
+from fednode.assemble.enrolment import Enrolled, enrol_simulation
 from fednode.assemble.lines import LineObserver
 from fednode.assemble.planning import plan_run, plan_task
 from fednode.assemble.run_folder import logging_to, make_run_folder
@@ -33,6 +34,7 @@ from fednode.errors import ConfigError, PeerFault
 from fednode.observer import StopFlag, Unfailing
 from fednode.protocol.cohort import Cohort
 from fednode.settings import RunConfig, RunSettings, from_run_config
+from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import SET_KEY_ROOT, key_root, shared_root
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def serve(grid: "Grid", flower_run: int, config: RunConfig, workload: Workload |
     Raises `ConfigError`, `DataError` or `StoreError` for what is wrong before the first round.
     """
     settings = from_run_config(config)
-    enrolled = _read_cohort(Path(str(config["cohort"])), settings) if config.get("cohort") else None
+    enrolled = _read_cohort(Path(str(config["cohort"])), config, settings) if config.get("cohort") else None
     plan = plan_run(settings) if workload is None else plan_task(settings, workload)
     folder = (
         Path(str(config["run-folder"])) if config.get("run-folder") else make_run_folder(plan.settings, SystemClock())
@@ -77,8 +79,8 @@ def serve(grid: "Grid", flower_run: int, config: RunConfig, workload: Workload |
         return ArraysOnly() if workload else find_study(settings.study).evaluator(settings)
 
     session = Session(plan, folder, observer, StopFile(folder), evaluator, Environment(clock=SystemClock()))
-    with logging_to(folder / "run.log"), _members(session, enrolled, flower_run, config) as cohort:
-        result = conclude(session, lambda: session.execute(grid, cohort))
+    with logging_to(folder / "run.log"), _members(session, enrolled, flower_run, config) as members:
+        result = conclude(session, lambda: session.execute(grid, members))
     logging.getLogger("fednode.run").info("%s", result.record.outcome_sentence)
     return result
 
@@ -112,7 +114,7 @@ class StopFile(StopFlag):
 
 
 @contextmanager
-def _members(session: Session, enrolled: Cohort | None, flower_run: int, config: RunConfig) -> Iterator[Cohort]:
+def _members(session: Session, enrolled: Enrolled | None, flower_run: int, config: RunConfig) -> Iterator[Enrolled]:
     """Those of the cohort file, or simulated ones with keys that exist as long as this block."""
     session.announce()
     if enrolled is not None:
@@ -124,19 +126,29 @@ def _members(session: Session, enrolled: Cohort | None, flower_run: int, config:
         yield enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
 
 
-def _read_cohort(path: Path, settings: RunSettings) -> Cohort:
+def _read_cohort(path: Path, config: RunConfig, settings: RunSettings) -> Enrolled:
+    """The cohort file and the node's own key. Raises `ConfigError` or `DataError` before anything is asked."""
+    if not config.get("node-key-folder"):
+        raise ConfigError("a cohort needs the node's own key: set node-key-folder in the run config to its key folder")
+    folder = KeyFolder.open(Path(str(config["node-key-folder"])))
     try:
-        cohort = Cohort.from_bytes(path.read_bytes())
+        cohort = Cohort.verified_from_bytes(path.read_bytes(), folder.enrolment_key)
+        folder.cohorts.require_current(cohort)
     except (OSError, PeerFault) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"the cohort file {path} cannot be read: {why}; check `cohort` in the run config") from error
+        raise ConfigError(f"the cohort file {path} cannot be used: {why}; check `cohort` in the run config") from error
+    if folder.signer.key.public != cohort.node:
+        raise ConfigError(
+            f"{path} names another node key than that of {folder.path}: members would refuse every request; let the "
+            "enroller make the next cohort with this node's card"
+        )
     found = (len(cohort.clients), len(cohort.holders))
     if found != (settings.clients, settings.holders):
         raise ConfigError(
             f"{path} has {found[0]} clients and {found[1]} holders, and the settings say {settings.clients} and "
             f"{settings.holders}: set clients and holders to what the cohort has"
         )
-    return cohort
+    return Enrolled(cohort, folder.signer)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fednode.assemble.enrolment import HOW_ENROLLED
+from fednode.assemble.enrolment import HOW_ENROLLED, Enrolled
 from fednode.assemble.planning import Plan
 from fednode.assemble.rounds import Spending, round_record
 from fednode.assemble.stores import Stores, open_stores
@@ -20,7 +20,6 @@ from fednode.errors import FednodeError
 from fednode.live import SOCKET_NAME, LiveView, Tuned, metrics_served
 from fednode.observer import Observer, RoundProgress, StopFlag
 from fednode.privacy import Ledger
-from fednode.protocol.cohort import Cohort
 from fednode.protocol.model import model_digest
 from fednode.reports import RoundRecord
 from fednode.stores import UpdateStore
@@ -58,7 +57,7 @@ class Session:
     stop: StopFlag
     load_evaluator: Callable[[], Evaluator]
     environment: Environment = field(default_factory=Environment)
-    cohort: Cohort | None = None
+    members: Enrolled | None = None
     enrolled: str = HOW_ENROLLED
     """How the members came by their keys, in the words of the report."""
     started: float = 0.0
@@ -91,13 +90,13 @@ class Session:
         for warning in self.plan.warnings:
             self.observer.phase(f"warning: {warning}")
 
-    def execute(self, grid: "Grid", cohort: Cohort) -> FednodeError | None:
+    def execute(self, grid: "Grid", members: Enrolled) -> FednodeError | None:
         """Run all rounds; returns what ended the run early, or None.
 
         The model of the last release is written in any case. Whatever this raises, the other fields say what had
         happened by then.
         """
-        self.cohort = cohort
+        self.members = members
         self.observer.phase("making features")
         try:
             with (
@@ -164,10 +163,10 @@ class Session:
         self.model_digest, self.saved = digest, number
 
     def _task(self) -> Task:
-        if self.cohort is None:
+        if self.members is None:
             raise RuntimeError("a task without a cohort")
-        plan = self.plan
-        return Task(self.run_id, self.cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure)
+        plan, cohort = self.plan, self.members.cohort
+        return Task(self.run_id, cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure)
 
     def _node(self, channel: Channel, ledger: Ledger, stores: Stores) -> Node:
         plan = self.plan

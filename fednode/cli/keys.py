@@ -31,7 +31,9 @@ def init_command(
         bool, typer.Option("--enrolment", help="Make the enrolment key itself instead of a member's keys.")
     ] = False,
 ) -> None:
-    """Make a member's keys (--name, --trust), or the enrolment key, which signs the list of members (--enrolment).
+    """Make the keys of a member or of the node (--name, --trust), or the enrolment key (--enrolment).
+
+    The enrolment key signs the list of members.
 
     FOLDER must not hold keys yet; it is made if needed.
     """
@@ -72,28 +74,42 @@ def _init_member(folder: Path, name: str, trust: Path) -> None:
 def enrol_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The cohort file to write.")],
+    *,
+    node: Annotated[Path | None, typer.Option("--node", metavar="CARD", help="The node's member.json.")] = None,
     client: Annotated[
         list[Path] | None, typer.Option("--client", metavar="CARD", help="A client's member.json; repeat the flag.")
     ] = None,
     holder: Annotated[
         list[Path] | None, typer.Option("--holder", metavar="CARD", help="A key holder's member.json; repeat the flag.")
     ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="The cohort file whose members to start from.")
+    ] = None,
+    replace: Annotated[
+        list[str] | None, typer.Option("--replace", metavar="NAME=CARD", help="A member's new card, in its role.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="NAME", help="A client to take out; repeat the flag.")
+    ] = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=36_500, help="How long the file holds.")] = 365,
 ) -> None:
-    """Sign a cohort file with exactly these members in these roles.
+    """Sign a cohort file with exactly these members in these roles, or with --from the next serial of an earlier one.
 
-    FOLDER holds the enrolment key; holders get the points 1, 2, ... in the order given.
+    FOLDER holds the enrolment key; holders get the points 1, 2, ... in the order given. Members who have seen a file
+    refuse those with a lower serial, and every file after its --days.
     """
     from fednode.cli import keys_enrol as enrolment
+    from fednode.clock import SystemClock
     from fednode.disk.atomic import write_whole
     from fednode.reports.figures import plural
 
-    if not client or not holder:
-        raise ConfigError("a cohort needs clients and holders: give --client CARD and --holder CARD, each repeated")
     enrolment.refuse_existing(out)
-    cohort = enrolment.enrol(enrolment.open_enrolment(folder), client, holder)
+    wanted = enrolment.Enrolment(client or (), holder or (), node, source, replace or (), remove or ())
+    expires = int(SystemClock().time()) + days * 86_400
+    cohort = enrolment.enrol(enrolment.open_enrolment(folder), wanted, expires)
     write_whole(out, cohort.to_bytes() + b"\n", 0o644)
     clients, holders = plural(len(cohort.clients), "client"), plural(len(cohort.holders), "holder")
-    say(f"{out}: {clients}, {holders}, digest {cohort.digest().hex()}")
+    say(f"{out}: serial {cohort.serial}, {clients}, {holders}, digest {cohort.digest().hex()}")
 
 
 @keys_app.command("retire")

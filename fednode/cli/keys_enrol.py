@@ -7,13 +7,14 @@ Each is one line: its kind, which tells the two apart, and 64 hexadecimal digits
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fednode.disk.atomic import write_whole
 from fednode.disk.private_folder import make_private
 from fednode.errors import ConfigError, DataError, PeerFault, StoreError
 from fednode.protocol.cohort import Cohort, Member
+from fednode.reasons import Reason
 from fednode.wire import canonical, parse
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE, PUBLIC_KIND, SECRET_KIND, write_enrolment_public
 from fednode_crypto import CryptoError
@@ -83,32 +84,68 @@ def read_card(file: Path) -> Member:
         raise ConfigError(f"{file} is not a member's card; ask the member for its {CARD_FILE}") from None
 
 
-def read_cohort(file: Path) -> Cohort:
-    """The cohort in `file`, its signature not yet checked. Raises DataError or StoreError with what to do."""
+def read_cohort(file: Path, trusted: VerifyKey | None) -> Cohort:
+    """The cohort in `file`, checked against the `trusted` enrolment key if given. Raises DataError or StoreError."""
     refuse_secret(file, "a cohort file, or the folder of the key")
     try:
-        return Cohort.from_bytes(file.read_bytes())
+        data = file.read_bytes()
+        return Cohort.from_bytes(data) if trusted is None else Cohort.verified_from_bytes(data, trusted)
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}; check the path") from None
-    except (PeerFault, CryptoError):
+    except (PeerFault, CryptoError) as error:
+        if isinstance(error, PeerFault) and error.reason == Reason.UNKNOWN_COHORT:
+            raise StoreError(f"{file} was not signed by this enrolment key: do not use it") from None
         raise StoreError(f"{file} is not a cohort file, or was changed; ask the enroller for it") from None
 
 
-def enrol(key: SigningKey, clients: Sequence[Path], holders: Sequence[Path]) -> Cohort:
-    """Sign a cohort of these cards; holders get the points 1, 2, ... in the order given.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Enrolment:
+    """What goes into the next cohort file: cards to add to the members of `earlier`, and who of them is taken out.
 
-    Raises DataError if a card cannot be read, ConfigError if a name or key comes twice.
+    `replace` holds NAME=CARD: that member's new card, in its role and at its point. `node` is the node's card.
     """
-    members = [read_card(file) for file in clients]
-    members += [_as_holder(read_card(file), point) for point, file in enumerate(holders, start=1)]
+
+    clients: Sequence[Path]
+    holders: Sequence[Path]
+    node: Path | None
+    earlier: Path | None = None
+    replace: Sequence[str] = ()
+    remove: Sequence[str] = ()
+
+
+def enrol(key: SigningKey, wanted: Enrolment, expires: int) -> Cohort:
+    """Sign the cohort: serial 1, or the next after `earlier`; new holders get the next points in the order given.
+
+    Raises DataError if a file cannot be read, ConfigError for a name or key that comes twice, that is not there, or a
+    holder that is taken out.
+    """
+    before = read_cohort(wanted.earlier, key.public) if wanted.earlier else None
+    members = {member.name: member for member in before.members} if before else {}
+    for name in wanted.remove:
+        if _known(members, name).role != "client":
+            raise ConfigError(f"{name} is a holder, and the points of holders have no gaps: replace it instead")
+        del members[name]
+    for word in wanted.replace:
+        name, _, card = word.partition("=")
+        old = _known(members, name)
+        members[name] = dataclasses.replace(read_card(Path(card)), role=old.role, point=old.point)
+    listed, points = list(members.values()), sum(member.role == "holder" for member in members.values())
+    listed += [read_card(file) for file in wanted.clients]
+    holders = enumerate(map(read_card, wanted.holders), start=points + 1)
+    listed += [dataclasses.replace(holder, role="holder", point=point) for point, holder in holders]
+    node = read_card(wanted.node).verify_key if wanted.node else before.node if before else None
+    if node is None or not {"client", "holder"} <= {member.role for member in listed}:
+        raise ConfigError("a cohort needs a node, clients and holders: give --node, --client and --holder, or --from")
     try:
-        return Cohort.enrol(members, key)
+        return Cohort.enrol(listed, key, node, before.serial + 1 if before else 1, expires)
     except ValueError as error:
         raise ConfigError(f"these cards make no cohort: {error}") from None
 
 
-def _as_holder(member: Member, point: int) -> Member:
-    return dataclasses.replace(member, role="holder", point=point)
+def _known(members: Mapping[str, Member], name: str) -> Member:
+    if name not in members:
+        raise ConfigError(f"{name} is not in the cohort file that --from names; `fednode keys show` lists its members")
+    return members[name]
 
 
 def refuse_existing(file: Path) -> None:

@@ -1,10 +1,11 @@
 """`fednode keys show`: public halves of keys and cohorts, as lines."""
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fednode.cli import keys_enrol as enrolment
-from fednode.errors import PeerFault, StoreError, one_line
+from fednode.errors import one_line
 from fednode.reports.figures import bound, plural
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -55,16 +56,11 @@ def _epsilon(value: float) -> str:
 
 
 def _cohort(place: Path, trust: Path | None) -> list[str]:
-    cohort = enrolment.read_cohort(place)
-    lines = [f"cohort {cohort.digest().hex()}"]
-    if trust is None:
-        lines.append("signature not checked: give --trust enrolment.pub")
-    else:
-        try:
-            cohort.verified(read_enrolment_public(trust))
-        except PeerFault:
-            raise StoreError(f"{place} was not signed by the enrolment key in {trust}: do not use it") from None
-        lines.append("signed by the enrolment key")
+    cohort = enrolment.read_cohort(place, None if trust is None else read_enrolment_public(trust))
+    checked = "signature not checked: give --trust enrolment.pub" if trust is None else "signed by the enrolment key"
+    expires = datetime.fromtimestamp(cohort.expires, UTC)
+    lines = [f"cohort {cohort.digest().hex()}", checked, f"serial {cohort.serial}"]
+    lines += [f"expires {expires:%Y-%m-%d %H:%M} UTC", f"node {cohort.node.raw.hex()}"]
     lines += [f"client {member.name} {member.verify_key.raw.hex()}" for member in cohort.clients]
     lines += [f"holder {member.name} {member.verify_key.raw.hex()} point {member.point}" for member in cohort.holders]
     return lines

@@ -1,13 +1,15 @@
 """The trust root: the list of members, signed by an enrolment key that is not the node's.
 
-A cohort file has the role and public keys of every member, and one signature. The public enrolment key is in the
-configuration of every client and holder, so they refuse a node that invents members or swaps a holder's key.
+A cohort file is the signature in hexadecimal, a line feed, and the listing that it signs: canonical JSON with a serial,
+an expiry, the node's key, and the role and public keys of every member. The public enrolment key is in every member's
+key folder, so they refuse a node that invents members or swaps a holder's key. They check the signature over the bytes
+first: nothing of a list that the enroller did not sign is parsed.
 """
 
-import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from fednode.errors import PeerFault
@@ -22,6 +24,12 @@ MAX_MEMBERS = 100_000
 MAX_COHORT = 1 << 25
 """The most bytes of a cohort file: `MAX_MEMBERS` members with the longest names."""
 
+NO_END = 253_402_300_799
+"""The latest expiry, the end of the year 9999: of a list whose keys end with the run that made them."""
+
+_FORMAT = "fednode-cohort-2"
+_SIGNATURE_SIZE = 64
+_MOST_SERIAL = 1 << 40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _DOMAIN = b"cohort"
 
@@ -71,76 +79,113 @@ class Member:
             raise PeerFault(Reason.MALFORMED, str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cohort:
-    """The signed list of members."""
+    """The signed list of members. `listing` is what was signed; `expires` is in seconds since 1970, UTC.
+
+    Of two lists that one enroller signed, the one with the higher `serial` holds. `node` checks the node's requests.
+    """
 
     members: tuple[Member, ...]
-    signature: bytes
+    serial: int
+    expires: int
+    node: VerifyKey
+    listing: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        names = [member.name for member in self.members]
         keys = [key for member in self.members for key in (member.verify_key.raw, member.box_key.raw)]
-        points = sorted(member.point for member in self.members if member.role == "holder")
-        if len(set(names)) != len(names) or len(set(keys)) != len(keys):
+        keys.append(self.node.raw)
+        points = [holder.point for holder in self.holders]
+        if len(self._named) != len(self.members) or len(set(keys)) != len(keys):
             raise ValueError("a name or key is in the cohort twice")
         if points != list(range(1, len(points) + 1)):
             raise ValueError(f"the points of the holders must be 1 to {len(points)}, not {points}")
 
     @staticmethod
-    def enrol(members: Iterable[Member], enrolment_key: SigningKey) -> "Cohort":
+    def enrol(
+        members: Iterable[Member], enrolment_key: SigningKey, node: VerifyKey, serial: int = 1, expires: int = NO_END
+    ) -> "Cohort":
         """Return the signed cohort of these members. Raises `ValueError` on a repeat or a gap in the points."""
         listed = tuple(sorted(members, key=lambda member: member.name))
-        return Cohort(listed, enrolment_key.sign(_DOMAIN, _listing(listed)))
+        content = {"format": _FORMAT, "serial": serial, "expires": expires, "node": node.raw.hex()}
+        listing = canonical({**content, "members": [member.to_dict() for member in listed]})
+        return Cohort(listed, serial, expires, node, listing, enrolment_key.sign(_DOMAIN, listing))
 
-    def verified(self, enrolment_public: VerifyKey) -> "Cohort":
-        """Return self if `enrolment_public` signed it. Raises `PeerFault("unknown-cohort")`."""
-        try:
-            enrolment_public.verify(self.signature, _DOMAIN, _listing(self.members))
-        except BadSignature as error:
-            raise PeerFault(Reason.UNKNOWN_COHORT, "the enrolment key did not sign this list") from error
-        return self
+    @staticmethod
+    def verified_from_bytes(data: bytes, enrolment_key: VerifyKey) -> "Cohort":
+        """Return the cohort in a file or a message, if `enrolment_key` signed it: nothing is parsed before.
+
+        Raises `PeerFault`: "oversize" for more than `MAX_COHORT` bytes, "unknown-cohort", "malformed".
+        """
+        return _verified(data, enrolment_key)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Cohort":
+        """Return the cohort in a file that nobody vouches for, to show it. Raises as `verified_from_bytes`."""
+        return _read(*_split(data))
 
     def digest(self) -> bytes:
         """Return 32 bytes that identify this list, without its signature."""
-        return digest("cohort", _listing(self.members))
+        return self._digest
 
-    @property
+    @cached_property
     def clients(self) -> tuple[Member, ...]:
         """The members that may send updates."""
         return tuple(member for member in self.members if member.role == "client")
 
-    @property
+    @cached_property
     def holders(self) -> tuple[Member, ...]:
         """The key holders, in the order of their points."""
         return tuple(sorted((m for m in self.members if m.role == "holder"), key=lambda m: m.point))
 
+    @cached_property
+    def _named(self) -> Mapping[str, Member]:
+        return {member.name: member for member in self.members}
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return digest("cohort", self.listing)
+
     def member(self, name: str) -> Member:
         """Return the member of this name. Raises `PeerFault("stranger")`."""
-        for member in self.members:
-            if member.name == name:
-                return member
-        raise PeerFault(Reason.STRANGER, f"{name[:64]} is not enrolled")
+        if name not in self._named:
+            raise PeerFault(Reason.STRANGER, f"{name[:64]} is not enrolled")
+        return self._named[name]
 
     def to_bytes(self) -> bytes:
-        """Return the content of the cohort file: JSON."""
-        return canonical({**json.loads(_listing(self.members)), "signature": self.signature.hex()})
-
-    @staticmethod
-    def from_bytes(data: bytes) -> "Cohort":
-        """Return the cohort in a file or a message, its signature not checked yet.
-
-        Raises `PeerFault`: "oversize" for more than `MAX_COHORT` bytes, "malformed".
-        """
-        fields = parse(data.strip(), MAX_COHORT).only("format", "members", "signature")
-        if fields.text("format") != "fednode-cohort-1":
-            raise PeerFault(Reason.MALFORMED, "not a FedNode cohort file")
-        members = tuple(Member.from_fields(row) for row in fields.rows("members", MAX_MEMBERS))
-        try:
-            return Cohort(members, fields.octets("signature", 64))
-        except ValueError as error:
-            raise PeerFault(Reason.MALFORMED, str(error)) from error
+        """Return the content of the cohort file."""
+        return self.signature.hex().encode("ascii") + b"\n" + self.listing
 
 
-def _listing(members: tuple[Member, ...]) -> bytes:
-    return canonical({"format": "fednode-cohort-1", "members": [member.to_dict() for member in members]})
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    """Return signature and listing, neither checked."""
+    if len(data) > MAX_COHORT:
+        raise PeerFault(Reason.OVERSIZE, f"a cohort of {len(data)} bytes, {MAX_COHORT} at most")
+    signature, _, listing = data.strip().partition(b"\n")
+    if not re.fullmatch(rb"[0-9a-f]{%d}" % (2 * _SIGNATURE_SIZE), signature):
+        raise PeerFault(Reason.MALFORMED, f"not a cohort file of the format {_FORMAT}: enrol the members anew")
+    return bytes.fromhex(signature.decode("ascii")), listing
+
+
+@lru_cache(maxsize=1)
+def _verified(data: bytes, enrolment_key: VerifyKey) -> Cohort:
+    """A member meets the same list with each of its tasks and requests: it checks and parses it once."""
+    signature, listing = _split(data)
+    try:
+        enrolment_key.verify(signature, _DOMAIN, listing)
+    except BadSignature as error:
+        raise PeerFault(Reason.UNKNOWN_COHORT, "the enrolment key did not sign this list") from error
+    return _read(signature, listing)
+
+
+def _read(signature: bytes, listing: bytes) -> Cohort:
+    fields = parse(listing, MAX_COHORT).only("format", "serial", "expires", "node", "members")
+    if fields.text("format") != _FORMAT:
+        raise PeerFault(Reason.MALFORMED, "not a FedNode cohort file")
+    serial, expires = fields.integer("serial", 1, _MOST_SERIAL), fields.integer("expires", 0, NO_END)
+    members = tuple(Member.from_fields(row) for row in fields.rows("members", MAX_MEMBERS))
+    try:
+        return Cohort(members, serial, expires, VerifyKey(fields.octets("node", 32)), listing, signature)
+    except (ValueError, CryptoError) as error:
+        raise PeerFault(Reason.MALFORMED, str(error)) from error

@@ -27,6 +27,7 @@ from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode.wire import canonical, digest, join_parts, pack, parse, split_parts, unpack
 from fednode_crypto import SumParams, WrongParameters, params_from_dict
+from fednode_crypto.identity import VerifyKey
 from fednode_crypto.params import LARGEST_COHORT
 
 MAX_KEY_PART = 1 << 22
@@ -75,18 +76,19 @@ class TaskCard:
         return {"cohort": self.cohort.to_bytes(), "params": canonical(self.sum_params.to_dict())}
 
     @staticmethod
-    def from_parts(task: str, parts: Mapping[str, bytes]) -> "TaskCard":
-        """Return the card in untrusted parts; the cohort's signature is not checked yet.
+    def from_parts(task: str, parts: Mapping[str, bytes], enrolment_key: VerifyKey) -> "TaskCard":
+        """Return the card in untrusted parts, whose cohort `enrolment_key` signed.
 
-        Raises `PeerFault`: "oversize" before anything is parsed, "malformed".
+        Raises `PeerFault`: "oversize" and "unknown-cohort" before anything is parsed, "malformed".
         """
         if not {"cohort", "params"} <= set(parts):
             raise PeerFault(Reason.MALFORMED, "a task needs a cohort and sum parameters")
+        cohort = Cohort.verified_from_bytes(parts["cohort"], enrolment_key)
         try:
             params = params_from_dict(parse(parts["params"]).raw())
         except WrongParameters as error:
             raise PeerFault(Reason.MALFORMED, str(error)) from error
-        return TaskCard(task, Cohort.from_bytes(parts["cohort"]), params)
+        return TaskCard(task, cohort, params)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from fednode.settings.sources import resolve
 
 RunConfig = dict[str, str | int | float | bool]
 
-APP_KEYS = ("run-folder", "key-root", "cohort")
-"""What a run config tells the apps beside the settings: the run's folder, where simulated keys are, the cohort file."""
+APP_KEYS = ("run-folder", "key-root", "cohort", "node-key-folder")
+"""What a run config tells the apps beside the settings: the run's folder, where simulated keys are, the cohort file,
+the node's key folder."""
 
 
 def to_run_config(settings: RunSettings) -> RunConfig:

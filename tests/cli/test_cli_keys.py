@@ -9,6 +9,7 @@ from fednode.cli import main
 from fednode.errors import PeerFault
 from fednode.privacy import DiscreteGaussianSum, epsilon
 from fednode.reports.figures import bound
+from fednode.protocol.cohort import Cohort
 from fednode_clients.keyfolder.folder import KeyFolder
 
 
@@ -29,12 +30,60 @@ def make_member(tmp_path, trust, name):
 
 @pytest.fixture
 def cohort(tmp_path, trust):
-    cards = {name: make_member(tmp_path, trust, name) for name in ("ann", "ben", "cy", "h-a", "h-b")}
+    cards = {name: make_member(tmp_path, trust, name) for name in ("ann", "ben", "cy", "h-a", "h-b", "node")}
     clients = [part for name in ("ann", "ben", "cy") for part in ("--client", cards[name])]
     holders = [part for name in ("h-b", "h-a") for part in ("--holder", cards[name])]
     out = tmp_path / "cohort.json"
-    assert main(["keys", "enrol", str(tmp_path / "root"), "--out", str(out), *clients, *holders]) == 0
+    node = ["--node", cards["node"]]
+    assert main(["keys", "enrol", str(tmp_path / "root"), "--out", str(out), *node, *clients, *holders]) == 0
     return out
+
+
+def next_of(cohort, *change, out="next.json"):
+    """The cohort that enrolling with --from makes; None if it is refused."""
+    file = cohort.parent / out
+    command = ["keys", "enrol", str(cohort.parent / "root"), "--from", str(cohort), "--out", str(file), *change]
+    if main(command) != 0:
+        assert not file.exists()
+        return None
+    return Cohort.verified_from_bytes(file.read_bytes(), KeyFolder.open(cohort.parent / "ann").enrolment_key)
+
+
+def test_a_replaced_member_has_the_next_serial_and_its_old_place(cohort, tmp_path, trust):
+    before = Cohort.from_bytes(cohort.read_bytes())
+    (tmp_path / "new").mkdir()
+    cards = {name: make_member(tmp_path / "new", trust, name) for name in ("h-b", "dan", "h-c", "node")}
+    after = next_of(cohort, "--replace", f"h-b={cards['h-b']}", "--days", "10")
+    assert (before.serial, after.serial, after.node) == (1, 2, before.node)
+    assert [(member.name, member.point) for member in after.holders] == [("h-b", 1), ("h-a", 2)]
+    assert after.holders[0].verify_key == KeyFolder.open(tmp_path / "new" / "h-b").member("client").verify_key
+    assert after.clients == before.clients and after.holders[1] == before.holders[1]
+    assert before.expires - after.expires == pytest.approx(355 * 86_400, abs=60)
+    third = next_of(
+        tmp_path / "next.json", "--remove", "ben", "--client", cards["dan"], "--holder", cards["h-c"], out="third.json"
+    )
+    assert third.serial == 3 and [member.name for member in third.clients] == ["ann", "cy", "dan"]
+    assert [(member.name, member.point) for member in third.holders] == [("h-b", 1), ("h-a", 2), ("h-c", 3)]
+    rekeyed = next_of(cohort, "--node", cards["node"], out="fourth.json")
+    assert rekeyed.node == KeyFolder.open(tmp_path / "new" / "node").member("client").verify_key
+
+
+def test_what_cannot_be_changed_in_a_cohort_is_refused(cohort, tmp_path, capsys):
+    card = str(tmp_path / "ann" / "member.json")
+    for change, words in (
+        (("--remove", "h-a"), "replace it instead"),
+        (("--remove", "zoe"), "zoe is not in the cohort file"),
+        (("--replace", f"zoe={card}"), "zoe is not in the cohort file"),
+        (("--replace", "ben"), "cannot be read"),
+        (("--replace", f"ben={card}"), "these cards make no cohort"),
+        (("--remove", "ann", "--remove", "ben", "--remove", "cy"), "a cohort needs a node, clients and holders"),
+        (("--node", card), "these cards make no cohort"),
+    ):
+        assert next_of(cohort, *change) is None
+        assert words in capsys.readouterr().err
+    assert main(["keys", "init", str(tmp_path / "other"), "--enrolment"]) == 0
+    enrol = ["keys", "enrol", str(tmp_path / "other"), "--from", str(cohort), "--out", str(tmp_path / "x.json")]
+    assert main(enrol) == 8 and not (tmp_path / "x.json").exists()
 
 
 def test_an_enrolment_folder_keeps_its_secret_to_its_owner(tmp_path, trust):
@@ -106,11 +155,13 @@ def test_secrets_are_never_shown(tmp_path, trust, capsys):
     assert [word for word in shown.out.split() if len(word) == 64 and word in identity] == []
 
 
-def test_a_cohort_holds_who_was_enrolled_in_the_order_given(cohort, trust, capsys):
+def test_a_cohort_holds_who_was_enrolled_in_the_order_given(cohort, tmp_path, trust, capsys):
     capsys.readouterr()
     assert main(["keys", "show", str(cohort), "--trust", str(trust)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "signed by the enrolment key"
+    assert lines[1:3] == ["signed by the enrolment key", "serial 1"]
+    assert re.fullmatch(r"expires \d{4}-\d\d-\d\d \d\d:\d\d UTC", lines[3])
+    assert lines[4] == f"node {KeyFolder.open(tmp_path / 'node').member('client').verify_key.raw.hex()}"
     assert [line.split()[1] for line in lines if line.startswith("client ")] == ["ann", "ben", "cy"]
     assert [(line.split()[1], line.split()[-1]) for line in lines if line.startswith("holder ")] == [
         ("h-b", "1"),
@@ -121,7 +172,7 @@ def test_a_cohort_holds_who_was_enrolled_in_the_order_given(cohort, trust, capsy
 def test_a_cohort_of_another_enrolment_key_is_refused(cohort, tmp_path, capsys):
     assert main(["keys", "init", str(tmp_path / "other"), "--enrolment"]) == 0
     assert main(["keys", "show", str(cohort), "--trust", str(tmp_path / "other" / "enrolment.pub")]) == 8
-    assert "was not signed by the enrolment key" in capsys.readouterr().err
+    assert "was not signed by this enrolment key" in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten(cohort, tmp_path, trust, capsys):
@@ -137,8 +188,8 @@ def test_nothing_is_overwritten(cohort, tmp_path, trust, capsys):
 
 def test_the_same_member_twice_makes_no_cohort(tmp_path, trust, capsys):
     card = make_member(tmp_path, trust, "ann")
-    out = tmp_path / "cohort.json"
-    enrol = ["keys", "enrol", str(tmp_path / "root"), "--out", str(out), "--client", card, "--holder", card]
+    out, node = tmp_path / "cohort.json", ["--node", make_member(tmp_path, trust, "node")]
+    enrol = ["keys", "enrol", str(tmp_path / "root"), "--out", str(out), *node, "--client", card, "--holder", card]
     assert main(enrol) == 2
     assert "these cards make no cohort" in capsys.readouterr().err
     assert not out.exists()

@@ -12,6 +12,7 @@ from fednode.cli import main
 from fednode.errors import PeerFault
 from fednode.inproc import InProcGrid, run_in_process
 from fednode.observer import Observer, StopFlag
+from fednode.protocol.cohort import Cohort
 from fednode.reports import parse_report
 from fednode.settings import RunSettings, to_run_config
 from fednode_clients.app import build_app
@@ -23,6 +24,7 @@ from fednode_study import study
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
 SERVER, CLIENT = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 MEMBERS = ("ann", "ben", "hal", "hol")
+CARDS = (*MEMBERS, "node")
 
 
 def shown(block: str) -> dict[str, object]:
@@ -44,15 +46,21 @@ def run_command(line: str) -> None:
 
 
 def test_members_who_made_their_own_keys_are_met_by_the_node_that_it_shows(messages, tmp_path, monkeypatch):
-    init, member, enrol, show, *retire = re.findall(r"^    (fednode keys .*)$", TEXT, re.MULTILINE)
+    init, member, enrol, show, replace, *retire = re.findall(r"^    (fednode keys .*)$", TEXT, re.MULTILINE)
     run_command(init)
-    for name in MEMBERS:
+    for name in CARDS:
         run_command(member.replace("ann", name).replace("enrolment.pub", "enrol/enrolment.pub"))
         Path(f"{name}.json").write_bytes(Path(name, "member.json").read_bytes())
     run_command(enrol)
     run_command(show.replace("enrolment.pub", "enrol/enrolment.pub"))
+    run_command(
+        member.replace("init ann", "init new").replace("ann", "hol").replace("enrolment.pub", "enrol/enrolment.pub")
+    )
+    Path("new-hol.json").write_bytes(Path("new", "member.json").read_bytes())
+    run_command(replace)
+    assert Cohort.from_bytes(Path("next.json").read_bytes()).serial == 2
     settings = RunSettings.model_validate({**messages, "clients": 2, "min_survivors": 2, "assumed_colluders": 0})
-    config = to_run_config(settings) | {"cohort": "cohort.json"}
+    config = to_run_config(settings) | {"cohort": "cohort.json", "node-key-folder": "node"}
     monkeypatch.setattr("fednode.assemble.serve.SystemClock", FakeClock)
     assert "colluders=0" in TEXT
     own = MemberParts(limits=MemberLimits(colluders=0), folder=lambda place: tmp_path / MEMBERS[place.partition()])

@@ -57,7 +57,7 @@ def app_of(*, forgetful: bool, seen: list) -> ClientApp:
 
 
 def run(root, *, forgetful: bool, staleness: int = 0):
-    cohort, layout = enrol_simulation(root / "keys", CLIENTS, HOLDERS), Layout(("head",), ((8,),))
+    cohort, layout = enrol_simulation(root / "keys", CLIENTS, HOLDERS).cohort, Layout(("head",), ((8,),))
     terms = Terms("record", 1.0, 12, 1 << 24, RECORDS, float(CLIENTS * RECORDS), CLIENTS, 1, 60.0, staleness)
     params = plan("ring", Demand(8, CLIENTS, sum_headroom(terms, 8, CLIENTS), HOLDERS, HOLDERS))
     task = Task("frozen", cohort, terms, params, layout, ServerOptimiser(3, path=4.0), 1e-30, BODY)

@@ -75,7 +75,7 @@ def task_for(cohort, layout: Layout) -> Task:
 
 
 def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
-    cohort = enrol_simulation(tmp_path / "keys", CLIENTS, HOLDERS)
+    cohort = enrol_simulation(tmp_path / "keys", CLIENTS, HOLDERS).cohort
     arrays = {name: value.detach().numpy() for name, value in network().named_parameters()}
     task = task_for(cohort, Layout.of(arrays))
     names = member_names("client", CLIENTS) + member_names("holder", HOLDERS)

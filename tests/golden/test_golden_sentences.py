@@ -109,6 +109,7 @@ COMMANDS = [
     "fednode keys enrol root --out good.csv --client good.csv --holder good.csv",
     "fednode keys enrol root --out cohort.json --client good.csv --holder good.csv",
     "fednode keys enrol root --out cohort.json --client root/enrolment.key --holder good.csv",
+    "fednode keys enrol root --out cohort.json --from good.csv --remove ann",
     "fednode keys enrol nowhere --out cohort.json --client good.csv --holder good.csv",
     "fednode keys show nowhere",
     "fednode keys show good.csv",

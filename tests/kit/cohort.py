@@ -139,7 +139,8 @@ class FakeCohort:
         self.scheme = scheme or (InsecurePlainSum() if self.size.scheme == "bfv" else real_scheme(self.size.scheme))
         self.limits = limits or wide_limits(max_staleness=self.size.staleness)
         self.frozen: dict[str, NDArray[np.float32]] = {}
-        self.cohort = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
+        enrolled = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
+        self.cohort, self.signer = enrolled.cohort, enrolled.signer
         self.plain: dict[str, NDArray[np.int64]] = {}
         self.learned = {name: self._some_vector(name) for name in self.size.client_names}
         self.trained_from: dict[str, Basis] = {}

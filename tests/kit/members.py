@@ -52,13 +52,14 @@ def _secret(use: str, name: str) -> bytes:
 ENROLMENT = SigningKey.from_private_bytes(_secret("sign", "enrolment"))
 CLIENTS = tuple(InsecureMember(f"client-{n}", "client") for n in (1, 2, 3))
 HOLDERS = tuple(InsecureMember(f"holder-{n}", "holder", n) for n in (1, 2, 3))
+NODE = InsecureMember("node", "client")
 STRANGER = InsecureMember("client-9", "client")
 
 
 @lru_cache(maxsize=1)
 def small_cohort() -> Cohort:
     """Three clients and three holders, signed by `ENROLMENT`."""
-    return Cohort.enrol([member.public for member in CLIENTS + HOLDERS], ENROLMENT)
+    return Cohort.enrol([member.public for member in CLIENTS + HOLDERS], ENROLMENT, NODE.signing_key.public)
 
 
 @lru_cache(maxsize=1)

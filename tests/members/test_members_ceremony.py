@@ -62,7 +62,7 @@ def other_cohort(kit, key=None) -> Cohort:
     """The same names, one holder with keys of the node's making, signed by somebody."""
     swapped = KeyFolder.create(kit.root / secrets.token_hex(4), "holder-2", SigningKey.generate().public)
     members = [m if m.name != "holder-2" else swapped.member("holder", 2) for m in kit.cohort.members]
-    return Cohort.enrol(members, key or SigningKey.generate())
+    return Cohort.enrol(members, key or SigningKey.generate(), kit.cohort.node)
 
 
 # --- committing

@@ -101,7 +101,7 @@ def test_a_replay_for_another_round_says_so_in_what_was_signed():
 def test_who_is_not_enrolled_or_enrolled_with_another_key_does_not_verify():
     assert reason_of(STRANGER.signer.write("update", TOPIC).signed.verified, small_cohort()) == "stranger"
     rekeyed = replace(ANN.public, verify_key=SigningKey.generate().public)
-    cohort = Cohort.enrol([rekeyed, *(one.public for one in HOLDERS)], ENROLMENT)
+    cohort = Cohort.enrol([rekeyed, *(one.public for one in HOLDERS)], ENROLMENT, small_cohort().node)
     assert reason_of(WRITTEN.signed.verified, cohort) == "bad-signature"
 
 

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.faults import reason_of
-from kit.members import CLIENTS, ENROLMENT, HOLDERS, STRANGER, TASK, TOPIC, flipped, small_cohort, small_sum, some_spec
+from kit.members import (
+    CLIENTS,
+    ENROLMENT,
+    HOLDERS,
+    NODE,
+    STRANGER,
+    TASK,
+    TOPIC,
+    flipped,
+    small_cohort,
+    small_sum,
+    some_spec,
+)
 
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Signed, Topic
@@ -46,7 +58,7 @@ def judged(which, envelopes):
 
 def test_a_card_travels_in_named_parts_among_others():
     parts = CARD.parts() | {"commitment-1": b"not looked at"}
-    assert TaskCard.from_parts(TASK, parts) == CARD
+    assert TaskCard.from_parts(TASK, parts, ENROLMENT.public) == CARD
 
 
 @pytest.mark.parametrize(
@@ -64,9 +76,9 @@ def test_a_card_travels_in_named_parts_among_others():
     ids=str,
 )
 def test_a_hostile_card_is_malformed(change):
-    assert reason_of(TaskCard.from_parts, TASK, CARD.parts() | change) == "malformed"
+    assert reason_of(TaskCard.from_parts, TASK, CARD.parts() | change, ENROLMENT.public) == "malformed"
     left = {name: part for name, part in CARD.parts().items() if name not in change}
-    assert reason_of(TaskCard.from_parts, TASK, left) == "malformed"
+    assert reason_of(TaskCard.from_parts, TASK, left, ENROLMENT.public) == "malformed"
 
 
 def test_published_parts_travel_and_are_verified():
@@ -133,9 +145,9 @@ def test_parts_without_commitments_are_never_verified():
 
 def test_parts_of_another_cohorts_holders_are_refused():
     rekeyed = [replace(HOLDERS[0].public, verify_key=STRANGER.signing_key.public), *(h.public for h in HOLDERS[1:])]
-    card = replace(CARD, cohort=Cohort.enrol(rekeyed, ENROLMENT))
+    card = replace(CARD, cohort=Cohort.enrol(rekeyed, ENROLMENT, NODE.signing_key.public))
     assert reason_of(KeyParts(COMMITMENTS, REVEALS).verified, card) == "bad-signature"
-    fewer = replace(CARD, cohort=Cohort.enrol([one.public for one in HOLDERS[:2]], ENROLMENT))
+    fewer = replace(CARD, cohort=Cohort.enrol([one.public for one in HOLDERS[:2]], ENROLMENT, NODE.signing_key.public))
     assert reason_of(KeyParts(COMMITMENTS, REVEALS).verified, fewer) == "bad-key-part"
 
 
@@ -155,7 +167,7 @@ def test_a_part_that_is_no_envelope_or_too_large_is_refused():
 
 
 def test_a_share_is_boxed_for_one_task_cohort_and_pair():
-    other = Cohort.enrol([one.public for one in HOLDERS], ENROLMENT)
+    other = Cohort.enrol([one.public for one in HOLDERS], ENROLMENT, NODE.signing_key.public)
     contexts = {
         share_context(task, cohort, sender, receiver)
         for task in (TASK, "other")

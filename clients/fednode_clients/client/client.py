@@ -180,6 +180,7 @@ class Client:
         self.folder.tasks.require_open(task)
         if task not in self._known:
             self._remember(recalled_task(self.folder, self._schemes, self._limits, task))
+        self.folder.cohorts.require_current(self._known[task][0].card.cohort)
         return self._known[task]
 
     def _remember(self, known: KnownTask) -> None:

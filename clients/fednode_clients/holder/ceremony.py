@@ -147,6 +147,7 @@ class KeyCeremony:
             except Tampered as error:
                 raise _damaged(self.folder, task) from error
             self._known[task] = (known, share)
+        self.folder.cohorts.require_current(self._known[task][0].card.cohort)
         return self._known[task]
 
     def _write(self, kind: str, task: str, body: bytes, about: Mapping[str, object] | None = None) -> Envelope:
@@ -157,7 +158,8 @@ class KeyCeremony:
         kept = self.folder.state.get(f"key-card/{task}")
         if kept is None:
             raise PeerFault(Reason.UNKNOWN_TASK, f"{self.folder.name} was never asked to commit to {task}")
-        card = TaskCard.from_parts(task, split_parts(kept, 2))
+        card = TaskCard.from_parts(task, split_parts(kept, 2), self.folder.enrolment_key)
+        self.folder.cohorts.require_current(card.cohort)
         self._limits.check_sum(card.sum_params)
         return card
 

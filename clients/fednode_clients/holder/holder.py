@@ -232,6 +232,7 @@ class Holder:
         self.folder.tasks.require_open(task)
         if task not in self._known:
             self._known[task] = recalled_task(self.folder, self._schemes, self._limits, task)
+        self.folder.cohorts.require_current(self._known[task].card.cohort)
         return self._known[task]
 
 

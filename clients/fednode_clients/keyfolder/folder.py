@@ -4,6 +4,7 @@
     enrolment.pub   the enrolment key's public half       the root of trust: it alone decides who is in a cohort
     state/          small files by name                   `state_files`
     tasks/          an empty file for each task taken     `task_marks`
+    cohorts/        an empty file for each serial seen    `cohort_marks`
     retired/        an empty file for each closed task    `retire`
     turn.lock       an empty file                         `exclusive`
     record.jsonl    one line for every round joined, confirmed or opened; its head is in state/   `audit_log`
@@ -15,6 +16,7 @@ The folder has mode 0700. Nothing of it ever goes into Flower's context.
 import json
 from pathlib import Path
 
+from fednode.clock import Clock, SystemClock
 from fednode.disk.atomic import write_whole
 from fednode.disk.private_folder import make_private
 from fednode.disk.temp_files import sweep_temp_files
@@ -23,6 +25,7 @@ from fednode.protocol.cohort import Member, Role
 from fednode.protocol.envelope import Signer
 from fednode.wire import canonical
 from fednode_clients.keyfolder.audit_log import RECORD_FILE, AuditLog
+from fednode_clients.keyfolder.cohort_marks import CohortMarks
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE, read_enrolment_public, write_enrolment_public
 from fednode_clients.keyfolder.state_files import HASHED, StateFiles
 from fednode_clients.keyfolder.task_marks import TaskMarks
@@ -33,12 +36,15 @@ from fednode_crypto.identity import BoxKey, SigningKey, VerifyKey
 class KeyFolder:
     """The opened folder at `path`. Its repr shows the path and the member's name, never a key."""
 
-    def __init__(self, path: Path, name: str, keys: tuple[SigningKey, BoxKey], enrolment_key: VerifyKey) -> None:
+    def __init__(
+        self, path: Path, name: str, keys: tuple[SigningKey, BoxKey], enrolment_key: VerifyKey, clock: Clock
+    ) -> None:
         self.path, self.name, self.enrolment_key = path, name, enrolment_key
         self._signing_key, self.box_key = keys
         self.state = StateFiles(path / "state")
         self.audit_log = AuditLog(path, self.state)
         self.tasks = TaskMarks(path)
+        self.cohorts = CohortMarks(path, enrolment_key, clock)
 
     def __repr__(self) -> str:
         return f"KeyFolder({self.path}, {self.name})"
@@ -64,11 +70,13 @@ class KeyFolder:
         }
         write_enrolment_public(path / PUBLIC_FILE, enrolment_key)
         write_whole(path / "identity.json", canonical(identity), 0o600)
-        return KeyFolder(path, name, keys, enrolment_key)
+        return KeyFolder(path, name, keys, enrolment_key, SystemClock())
 
     @staticmethod
-    def open(path: Path) -> "KeyFolder":
-        """The keys in `path`. Raises `DataError` if they are missing, `ConfigError` if damaged or open to others."""
+    def open(path: Path, clock: Clock | None = None) -> "KeyFolder":
+        """The keys in `path`; `clock`, by default the machine's, says when a cohort expires.
+
+        Raises `DataError` if they are missing, `ConfigError` if damaged or open to others."""
         file = path / "identity.json"
         try:
             for place in (path, path / PUBLIC_FILE):
@@ -92,7 +100,7 @@ class KeyFolder:
                 f"the keys in {path} cannot be read; put identity.json and {PUBLIC_FILE} back from a copy, never "
                 f"{RECORD_FILE} or state/, and run `fednode keys retire {path}`"
             ) from error.with_traceback(None)
-        return KeyFolder(path, name, keys, read_enrolment_public(path / PUBLIC_FILE))
+        return KeyFolder(path, name, keys, read_enrolment_public(path / PUBLIC_FILE), clock or SystemClock())
 
     @property
     def signer(self) -> Signer:

@@ -54,15 +54,15 @@ def verified_card(
 ) -> tuple[TaskCard, Member]:
     """The card, checked against the folder's own enrolment key and the member's limits, and this member in it.
 
-    Raises `PeerFault`: what `TaskCard.from_parts` raises, OVERSIZE, RETIRED, UNKNOWN_COHORT, NOT_ENROLLED if the cohort
-    has other keys under this name, ANOTHER_COMMITTEE, TOO_MANY, SCHEME_FLOOR, LOW_THRESHOLD.
+    Raises `PeerFault`: what `TaskCard.from_parts` raises, OVERSIZE, RETIRED, EXPIRED_COHORT, OLDER_COHORT,
+    NOT_ENROLLED if the cohort has other keys under this name, ANOTHER_COMMITTEE, TOO_MANY, SCHEME_FLOOR, LOW_THRESHOLD.
     """
     folder.tasks.require_open(task)
-    card = TaskCard.from_parts(task, parts)
+    card = TaskCard.from_parts(task, parts, folder.enrolment_key)
+    folder.cohorts.require_current(card.cohort)
     params = card.sum_params
     if params.payload_bytes > _LARGEST_PAYLOAD:
         raise PeerFault(Reason.OVERSIZE, f"updates of {params.payload_bytes} bytes, my maximum is {_LARGEST_PAYLOAD}")
-    card.cohort.verified(folder.enrolment_key)
     me = card.cohort.member(folder.name)
     if me != folder.member(me.role, me.point):
         raise PeerFault(Reason.NOT_ENROLLED, f"the cohort has other keys for {folder.name} than mine")
@@ -76,10 +76,10 @@ def verified_card(
     return card, me
 
 
-def role_in(frame: bytes, name: str) -> Role:
-    """The role that a task gives to this member, not verified yet. Raises `PeerFault`."""
+def role_in(frame: bytes, folder: KeyFolder) -> Role:
+    """The role that a task gives to this member. Raises `PeerFault`."""
     task, parts = read_ask("task", frame)
-    return TaskCard.from_parts(task, parts).cohort.member(name).role
+    return TaskCard.from_parts(task, parts, folder.enrolment_key).cohort.member(folder.name).role
 
 
 def scheme_of(card: TaskCard, schemes: Schemes) -> SumScheme:

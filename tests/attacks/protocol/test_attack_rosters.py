@@ -69,7 +69,7 @@ def test_a_list_of_members_that_the_node_enrolled(node):
     root = SigningKey.generate()
     crowd = [folder.member("client") for folder in sybils(node, 4, root)]
     members = [m for m in node.cohort.cohort.members if m.name not in node.names[1:]]
-    cohort = Cohort.enrol([*members, *crowd], root)
+    cohort = Cohort.enrol([*members, *crowd], root, node.cohort.cohort.node)
     for claimed in (cohort, replace(cohort, signature=node.cohort.cohort.signature)):
         for task in (TASK, "task-2"):
             kind = "task" if node.cohort.scheme.boxed else "key-commit"

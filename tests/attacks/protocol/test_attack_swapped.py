@@ -132,10 +132,8 @@ def test_exchanged_identity_keys_in_the_list_of_members(ring):
         {"holder-1": replace(one, box_key=BoxKey.generate().public)},
     ):
         listed = tuple((members | changed).values())
-        for cohort in (
-            Cohort(tuple(sorted(listed, key=lambda m: m.name)), ring.cohort.cohort.signature),
-            Cohort.enrol(listed, SigningKey.generate()),
-        ):
+        another = Cohort.enrol(listed, SigningKey.generate(), ring.cohort.cohort.node)
+        for cohort in (replace(another, signature=ring.cohort.cohort.signature), another):
             frame = ask_frame("task", "task-2", TaskCard("task-2", cohort, ring.spec.sum_params).parts())
             for name in ("client-1", "holder-1", "holder-3"):
                 assert reason_of(ring.cohort, name, frame) == "unknown-cohort"

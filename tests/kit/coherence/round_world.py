@@ -113,7 +113,7 @@ class World:
             clients=3, holders=2, threshold=2, dimension=1 if sides.durable else 2, staleness=sides.staleness
         )
         with TemporaryDirectory() as root:
-            self.cohort = enrol_simulation(Path(root) / "keys", 3, 2)
+            self.cohort = enrol_simulation(Path(root) / "keys", 3, 2).cohort
             self.signers = {m.point: KeyFolder.open(Path(root) / "keys" / m.name).signer for m in self.cohort.holders}
         frozen = ARRAYS[1:] if sides.durable else ()
         some = arrays_of(Model(0, (0,) * len(ARRAYS)))

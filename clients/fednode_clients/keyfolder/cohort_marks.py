@@ -1,0 +1,47 @@
+"""Which cohort files a member has seen signed: the newest holds, so that whoever was replaced or removed stays out."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fednode.clock import Clock
+from fednode.disk.atomic import sync_folder
+from fednode.errors import PeerFault, StoreError
+from fednode.protocol.cohort import Cohort
+from fednode.reasons import Reason
+from fednode_clients.keyfolder.task_marks import marks_in
+from fednode_crypto.identity import VerifyKey
+
+COHORTS: Final = "cohorts"
+
+
+class CohortMarks:
+    """The marks in `cohorts/` of a key folder: an empty file for each serial that the enrolment key signed."""
+
+    def __init__(self, folder: Path, enrolment_key: VerifyKey, clock: Clock) -> None:
+        self._folder, self._prefix, self._clock = folder / COHORTS, enrolment_key.raw.hex()[:32], clock
+
+    def require_current(self, cohort: Cohort) -> None:
+        """Return if this cohort, whose signature was checked, has not expired and no newer one was seen.
+
+        Raises `PeerFault` EXPIRED_COHORT or OLDER_COHORT, `StoreError`.
+        """
+        if self._clock.time() >= cohort.expires:
+            date = datetime.fromtimestamp(cohort.expires, UTC).date()
+            raise PeerFault(Reason.EXPIRED_COHORT, f"the list expired on {date}; the enroller makes the next")
+        try:
+            newest = self._newest()
+            if cohort.serial > newest:
+                # a file each, never changed: two processes cannot set the highest back
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                (self._folder / f"{self._prefix}-{cohort.serial}").touch(mode=0o600)
+                sync_folder(self._folder)
+        except OSError as error:
+            raise StoreError(f"could not use {self._folder}: {error.strerror}; make it writable") from error
+        if cohort.serial < newest:
+            raise PeerFault(Reason.OLDER_COHORT, f"serial {cohort.serial}; I have seen {newest}")
+
+    def _newest(self) -> int:
+        seen = (re.fullmatch(rf"{self._prefix}-(\d+)", name) for name in marks_in(self._folder))
+        return max((int(mark[1]) for mark in seen if mark), default=0)
