@@ -8,8 +8,8 @@ import pytest
 from fednode.cli import main
 from fednode.errors import PeerFault
 from fednode.privacy import DiscreteGaussianSum, epsilon
-from fednode.reports.figures import bound
 from fednode.protocol.cohort import Cohort
+from fednode.reports.figures import bound
 from fednode_clients.keyfolder.folder import KeyFolder
 
 

@@ -24,7 +24,6 @@ from fednode.protocol import requests
 from fednode.protocol.boxkeys import box_context, box_name
 from fednode.protocol.cohort import MAX_COHORT, MAX_MEMBERS
 from fednode.protocol.envelope import Envelope, Signed
-from fednode.protocol.cohort import MAX_COHORT
 from fednode.protocol.requests import TaskCard, ask_frame, spec_frame
 from fednode.wire import MAX_VALUES, canonical, join_parts, split_parts, unpack
 from fednode_crypto import Demand, Tampered, plan, scheme
