@@ -100,6 +100,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     )
     _require_willing(settings, terms, layout.dimension)
     optimiser, params = _optimiser(settings), _sum_params(settings, layout, terms)
+    told = (*_warnings(settings, workload, terms), *_refused_by_default(settings, terms, params))
     return Plan(
         # as resolved: what the default learning rate came to stands in config.toml and in the report
         settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
@@ -109,12 +110,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         budget=Budget(settings.epsilon, settings.delta),
         optimiser=optimiser,
         failure=failure,
-        warnings=(
-            *_warnings(settings, workload, terms),
-            *committee_warnings(params),
-            *_refused_by_default(settings, terms, params),
-            *cache_warnings(settings),
-        ),
+        warnings=(*told, *committee_warnings(params), *cache_warnings(settings)),
     )
 
 

@@ -11,7 +11,11 @@ from fednode.assemble.planning import plan_run, plan_task
 from fednode.assemble.session import Environment
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
+from fednode.privacy import epsilon
 from fednode.protocol.model import Layout
+from fednode.protocol.spec import RoundSpec
+from fednode.settings import RunSettings, to_run_config
+from fednode_clients.limits import MemberLimits
 from fednode_study.study import CustomerService
 
 
@@ -75,6 +79,39 @@ def test_a_workload_alone_makes_the_plan_of_the_study_that_has_the_same_counts(t
     task = plan_task(settings, counts)
     assert (task.terms, task.sum_params, task.budget) == (whole.terms, whole.sum_params, whole.budget)
     assert any("96 records" in line for line in task.lines())
+
+
+COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_records=2_000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, None),
+        ({"scheme": "bfv"}, "scheme-floor"),
+        ({"holders": 3, "threshold": 2}, "low-threshold"),
+        ({"epsilon": 9.0}, "budget"),
+        ({"delta": 1e-3}, "budget"),
+        # their own number of colluders is 1
+        ({"assumed_colluders": 0}, "budget"),
+        ({"staleness": 1}, "staleness"),
+        ({"min_noise": 0.1, "rounds": 1, "epsilon": 30.0}, "noise-floor"),
+    ],
+)
+def test_a_plan_says_what_members_with_default_limits_would_refuse(changes, code):
+    told = plan_task(RunSettings(**changes), COUNTS).warnings
+    assert [text.rsplit("(")[-1] for text in told if "by default" in text] == ([f"{code})"] if code else [])
+
+
+@pytest.mark.parametrize("changes", [{}, {"clients": 7, "assumed_colluders": 2, "epsilon": 3.0, "rounds": 41}])
+def test_members_of_a_run_count_what_its_plan_counts_to_the_bit(changes):
+    plan = plan_task(RunSettings(**changes), COUNTS)
+    limits = MemberLimits().configured({}, to_run_config(plan.settings), simulated=True)
+    spec = RoundSpec("task", 1, 1, bytes(32), bytes(32), bytes(32), plan.terms, plan.sum_params)
+    rounds = [limits.cost(spec, plan.settings.clients)] * plan.settings.rounds
+    assert rounds == plan.events(plan.settings.min_survivors)
+    assert epsilon(rounds, limits.delta) <= limits.max_epsilon == plan.settings.epsilon
+    assert epsilon([*rounds, rounds[0]], limits.delta) > limits.max_epsilon
 
 
 def test_loud_noise_is_answered_by_a_larger_clip_only_where_the_grid_is_coarse_against_it(tmp_path):

@@ -98,8 +98,7 @@ CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 )
 def test_the_import_contracts_find_a_planted_breach(tmp_path, fault):
     """A small copy of the house, with one arrow that runs up."""
-    named = {name for one in CONTRACTS for name in one.get("forbidden_modules", ()) if name.startswith("fednode.")}
-    for name in (*FOLDERS, "benchmarks", "fednode_crypto.hazmat", *layers(), *sorted(named)):
+    for name in (*FOLDERS, "benchmarks", "fednode_crypto.hazmat", *layers(), *forbidden()):
         write_module(tmp_path, name, "")
     write_module(tmp_path, "fednode.cli", "def main(): ...\n")
     # the imports that the contracts make an exception for have to be there
@@ -109,6 +108,23 @@ def test_the_import_contracts_find_a_planted_breach(tmp_path, fault):
     assert lint_imports(tmp_path) == 0
     write_module(tmp_path, "fednode.cache", fault + "\n")
     assert lint_imports(tmp_path) == 1
+
+
+@pytest.mark.parametrize(("part", "broken"), [("accountant", 0), ("mechanism", 0), ("ledger", 1), ("calibrate", 1)])
+def test_clients_may_import_the_accountant_and_not_the_ledger(tmp_path, part, broken):
+    for name in (*FOLDERS, "benchmarks", "fednode_crypto.hazmat", *layers(), *forbidden()):
+        write_module(tmp_path, name, "")
+    for contract in CONTRACTS:
+        for importer, imported in (line.split(" -> ") for line in contract.get("ignore_imports", ())):
+            write_module(tmp_path, importer, f"import {imported}\n")
+    write_module(tmp_path, f"fednode.privacy.{part}", "")
+    write_module(tmp_path, "fednode_clients.client", f"import fednode.privacy.{part}\n")
+    assert lint_imports(tmp_path) == broken
+
+
+def forbidden():
+    named = {name for one in CONTRACTS for name in one.get("forbidden_modules", ())}
+    return sorted(name for name in named if name.startswith("fednode."))
 
 
 def write_module(root, name, text):

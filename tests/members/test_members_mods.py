@@ -117,6 +117,12 @@ def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
     assert stage.seen == []
 
 
+def test_a_round_beyond_the_budget_is_refused_before_training(tmp_path):
+    stage = Stage(tmp_path, wide_limits(max_epsilon=0.5))
+    assert reason_of(stage.run(stage.message(), honest)) == "budget"
+    assert stage.seen == []
+
+
 def test_arrays_that_are_not_the_rounds_are_refused(stage):
     moved = ARRAYS | {"b": np.ones(1, dtype=np.float32)}
     whole = {name: array.astype(np.int64) for name, array in ARRAYS.items()}

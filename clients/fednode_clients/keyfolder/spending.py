@@ -75,10 +75,7 @@ class MemberSpending:
 
 
 def raise_budget(folder: KeyFolder, most: float, reason: str) -> None:
-    """Write into the record that the owner allows an epsilon of `most`, and why.
-
-    Raises `ConfigError` for an epsilon or a reason that is none, `StoreError`.
-    """
+    """Record what the owner allows, and why. Raises `ConfigError` for a value that is none, `StoreError`."""
     if not (0.0 < most < math.inf and reason.strip() and reason.isprintable() and len(reason) <= 512):
         raise ConfigError(
             "--raise needs a finite epsilon above 0, and --reason with one line of at most 512 characters"
