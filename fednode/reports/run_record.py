@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from fednode.reasons import Reason
+
+_PROVEN = frozenset({Reason.BAD_BOX, Reason.CROOKED_SHARE})
+
 ONE_MACHINE = "all keys were made by this run on one machine"
 """Start of `Trust.enrolment` for a study without independent members."""
 
@@ -56,6 +60,12 @@ class RoundRecord:
     def released(self) -> bool:
         """Whether a model came out of this round."""
         return self.outcome == "released"
+
+    @property
+    def proven(self) -> tuple[str, ...]:
+        """The clients and holders that the key of a box showed to be wrong, each with its reason."""
+        clients = tuple(f"{one.name} ({one.reason})" for one in self.rejected if one.reason in _PROVEN)
+        return clients + tuple(one for one in self.holders_silent if one.endswith(f" ({Reason.FALSE_COMPLAINT})"))
 
 
 @dataclass(frozen=True, slots=True)

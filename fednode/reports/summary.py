@@ -79,6 +79,7 @@ def _troubles(record: RunRecord) -> tuple[tuple[str, str], ...]:
         "Rejected": [(entry.round, reasons(entry.rejected)) for entry in record.rounds],
         "Discarded": [(entry.round, reasons(entry.discarded)) for entry in record.rounds],
         "Asked again": [(entry.round, _requests(entry.asked_again)) for entry in record.rounds],
+        "Wrong, with proof": [(entry.round, names(entry.proven)) for entry in record.rounds],
         "Holders silent": [(entry.round, names(entry.holders_silent)) for entry in record.rounds],
         "Failed": [(entry.round, entry.reason or "no reason given") for entry in record.rounds if not entry.released],
     }

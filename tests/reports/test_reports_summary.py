@@ -61,3 +61,19 @@ def test_nothing_in_it_moves_the_cursor() -> None:
     rows = summary_rows(replace(record, rounds=(entry,), outcome_sentence="done\x1b[0m"))
     assert all(value.isprintable() and what.isprintable() for what, value in rows)
     assert "me (" in dict(rows)["Rejected"]
+
+
+def test_who_was_shown_to_be_wrong_is_named_with_the_reason() -> None:
+    record = sample_record()
+    rounds = list(record.rounds)
+    struck = (
+        NamedReason("client-2", "bad-box"),
+        NamedReason("client-3", "crooked-share"),
+        NamedReason("client-4", "late"),
+    )
+    liars = ("holder-1 (no-answer)", "holder-3 (false-complaint)")
+    rounds[2] = replace(rounds[2], rejected=struck, holders_silent=liars)
+    rows = dict(summary_rows(replace(record, rounds=tuple(rounds))))
+    shown = "client-2 (bad-box), client-3 (crooked-share), holder-3 (false-complaint)"
+    assert rows["Wrong, with proof"] == f"round {rounds[2].round}: {shown}"
+    assert "Wrong, with proof" not in dict(summary_rows(record))

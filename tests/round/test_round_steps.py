@@ -269,3 +269,23 @@ def test_a_round_with_nobody_invited_fails_at_its_deadline():
 
 def test_a_round_does_not_show_its_receipt():
     assert "Receipt" not in repr(run(*OPENING)[0])
+
+
+BOXED = replace(START, boxed=True)
+LIE = on.HolderSilent(3, "false-complaint")
+
+
+@pytest.mark.parametrize("before", [[], [on.Checked(3, ())], [on.Checked(3, ("a",))]], ids=["first", "after", "struck"])
+def test_a_holder_whose_complaint_is_false_is_out_whatever_else_it_says(before):
+    """What it showed to be true before stays true."""
+    checking = (*kept("a", "b", "c"), *before, LIE, on.Checked(3, ("b",)), on.Checked(1, ()))
+    now, effects = run(*checking, on.Checked(2, ()), start=BOXED)
+    struck = tuple(client for event in before for client in event.excluded)
+    left = tuple(client for client in "abc" if client not in struck)
+    assert effects == ((do.Exclude(struck),) if struck else ()) + (do.Confirm(left),)
+    assert now.state is State.CONFIRMING and now.holders == frozenset({1, 2})
+
+
+def test_false_complaints_of_too_many_holders_fail_the_round_before_the_charge():
+    now, effects = run(*kept("a", "b", "c"), LIE, on.Checked(1, ()), on.HolderSilent(2, "false-complaint"), start=BOXED)
+    assert now.state is State.FAILED and effects[-1].cause == "too-few-holders" and now.receipt is None
