@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,15 @@ from kit.fuzz.mutations import parts_in
 
 from fednode.driver import Reply, Request, Task
 from fednode.driver.query import read_answer
+from fednode.driver.steps.boxes import box_request, read_checked
+from fednode.driver.steps.confirm import confirm_request, read_confirmed
+from fednode.driver.steps.open import OpenRequest, read_opening
 from fednode.errors import ConfigError, DataError, PeerFault, StoreError
 from fednode.protocol import envelope as envelopes
+from fednode.protocol.boxkeys import ClientKeys, HolderKeys, box_name, client_indices
 from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
+from fednode.protocol.complaints import Complaint, Court, complaint_parts
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import Basis, Layout
@@ -32,9 +37,11 @@ from fednode.protocol.requests import (
     read_roster,
     read_round_request,
     read_spec,
+    roster_part,
 )
 from fednode.protocol.spec import RoundSpec
-from fednode.wire import join_parts, parse, split_parts
+from fednode.wire import digest, join_parts, parse, split_parts
+from fednode_clients.holder.box_store import BoxStore
 from fednode_crypto import scheme
 
 MOST = 1 << 26
@@ -56,6 +63,7 @@ class World:
         # the node's half of the last two steps: the confirmations, and the request to open
         names = self.node.names
         self._copy_keys(self.root, self._copy)
+        self.complaint = self._complaint("holder-1", names[0]) if self.cohort.scheme.boxed else None
         if self.cohort.scheme.boxed:
             self.node.confirm_all(names)
         with suppress(PeerFault):
@@ -68,7 +76,32 @@ class World:
         self.requests["open"] = [(name, opening) for name in self.node.holders]
         self.replies = {key: frames[-1] for key, frames in self.cohort.said.items()}
         self.task: Task = self.cohort.task()
+        if self.complaint is not None:
+            self._ask_for_complaints(names)
         self._keys = {one.name: self.cohort.folder(one.name).signer.key for one in self.cohort.cohort.members}
+
+    def _complaint(self, holder: str, client: str) -> Complaint:
+        """A false one: nothing is wrong with the box."""
+        spec, update, point = self.node.spec, self.node.updates[client], self.node.point(holder)
+        indices = client_indices(self.cohort.cohort)
+        secret = BoxStore(self.cohort.folder(holder))._current(spec).key(indices[client]).private_bytes()
+        key = self.box_keys()[point].of(indices[client])
+        return Complaint(update.signed, update.attached[box_name(point)], key, secret)
+
+    def _ask_for_complaints(self, names: Collection[str]) -> None:
+        heads = {point: keys.signed for point, keys in self.box_keys().items()}
+        parts, roster = complaint_parts(heads, [self.complaint] if self.complaint else []), self.node.heads(names)
+        asked = confirm_request(self.task, self.node.spec, roster, self.node.holders, parts)
+        self.requests["confirm"] += asked.messages.items()
+
+    def box_keys(self) -> dict[int, HolderKeys]:
+        """The keys of each holder for round 1, by point."""
+        cohort, topic = self.cohort.cohort, Topic(self.node.spec.task, self.node.spec.round)
+        said = {one.point: self.cohort.said[one.name, "box-key"][-1] for one in cohort.holders}
+        return {
+            point: HolderKeys.verified(Envelope.from_bytes(frame, MOST), cohort, point, topic)
+            for point, frame in said.items()
+        }
 
     def renew(self) -> None:
         """Members as they were when the round was collected."""
@@ -93,7 +126,8 @@ class World:
 def all_targets(ring: World, plain: World) -> list[Target]:
     """Every reader there is."""
     of_plain = (*member_targets(plain), *node_targets(plain))
-    of_ring = (*member_targets(ring), *node_targets(ring), *reader_targets(ring), chunk_target(ring), file_target(ring))
+    of_ring = (*member_targets(ring), *node_targets(ring), *reader_targets(ring), *complaint_targets(ring))
+    of_ring += (chunk_target(ring), file_target(ring))
     return [replace(one, sign=world.sign) for world, some in ((ring, of_ring), (plain, of_plain)) for one in some]
 
 
@@ -155,7 +189,47 @@ def node_targets(world: World) -> list[Target]:
             return read_answer(Reply(name, "tag", data), said, task, MOST, MOST)
 
         targets.append(Target(f"{label} node {kind} of {name}", [frame], read))
-    return targets
+    return targets + [Target(f"{label} node reads {kind}", [seed], one) for kind, seed, one in _steps(world)]
+
+
+def _steps(world: World) -> Iterator[tuple[str, bytes, Callable[[bytes], object]]]:
+    """The node's reader of each step of a round, with what holder-1 said."""
+    task, spec, heads = world.task, world.node.spec, world.node.heads(world.node.names)
+    said, me = {kind: frame for (name, kind), frame in world.replies.items() if name == "holder-1"}, "holder-1"
+    roster, wanted = digest("roster", roster_part(heads)), bytes(spec.sum_params.request_bytes)
+    opening = OpenRequest(spec.digest(), roster, digest("open-request", wanted), {})
+    yield "open", said["open"], lambda data: read_opening(Reply(me, "t", data), opening, task, world.cohort.scheme)
+    if not world.cohort.scheme.boxed:
+        return
+    member, updates = task.cohort.member(me), world.node.updates
+    boxes = {name: update.attached[box_name(member.point)] for name, update in updates.items()}
+    asked, final = box_request(task, spec, heads, member, boxes), confirm_request(task, spec, heads, [me], {})
+    yield "boxes", said["boxes"], lambda data: read_checked(Reply(me, "t", data), asked, task)
+    yield "confirm", said["confirm"], lambda data: read_confirmed(Reply(me, "t", data), final, task)
+    topic = Topic(spec.task, spec.round)
+    yield (
+        "box-key",
+        said["box-key"],
+        lambda data: HolderKeys.verified(Envelope.from_bytes(data, MOST), task.cohort, member.point, topic),
+    )
+
+
+def complaint_targets(world: World) -> list[Target]:
+    """What a holder shows when it strikes a client, and the keys that a client is sent."""
+    cohort, spec = world.cohort.cohort, world.node.spec
+    heads = {point: keys.signed for point, keys in world.box_keys().items()}
+    court = Court(spec, cohort, world.cohort.scheme, heads, client_indices(cohort))
+    topic, name = Topic(spec.task, spec.round), world.node.names[0]
+
+    def judged(data: bytes) -> object:
+        return str(court.judge(Complaint.from_bytes(data, len(cohort.clients))).reason)
+
+    def keys(data: bytes) -> object:
+        return ClientKeys.from_parts(split_parts(data, 64), cohort).verified(cohort, topic, name)
+
+    own = {key: part for key, part in world.node.own[name].items() if key.startswith("box-key")}
+    seed = world.complaint.to_bytes() if world.complaint else b""
+    return [Target("complaint", [seed], judged), Target("client keys", [join_parts(own)], keys)]
 
 
 def reader_targets(world: World) -> list[Target]:
