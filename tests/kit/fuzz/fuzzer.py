@@ -6,6 +6,7 @@ import traceback
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -53,7 +54,7 @@ class Fuzzer:
     targets: Sequence[Target]
     seed: int
     donors: Sequence[bytes] = field(repr=False)
-    seconds: Callable[[], float] = time.process_time
+    seconds: Callable[[], float] = time.perf_counter
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
 
     def run(self, count: int) -> list[Leak]:
@@ -67,7 +68,7 @@ class Fuzzer:
             for number in range(-(-count * target.weight // total)):
                 if target.prepare is not None and number % target.refresh == 0:
                     target.prepare()
-                leak = self._tried(target, mutator.mutate(random.choice(target.seeds)), number % _EVERY == _EVERY - 1)
+                leak = self._tried(target, mutator.mutate(random.choice(target.seeds)), number % _EVERY == _EVERY // 2)
                 if leak is not None:
                     found.setdefault((leak.target, leak.what), leak)
         return list(found.values())
@@ -91,4 +92,11 @@ class Fuzzer:
         self.outcomes[target.name][what.partition(":")[0]] += 1
         if peak > MOST_MEMORY:
             return Leak(target.name, "takes too much memory", data)
-        return Leak(target.name, "takes too long", data) if took > MOST_SECONDS and not measured else None
+        if took > MOST_SECONDS and not measured:
+            # once more: the machine may have been busy with something else
+            began = self.seconds()
+            with suppress(*target.allowed):
+                target.read(data)
+            if self.seconds() - began > MOST_SECONDS:
+                return Leak(target.name, "takes too long", data)
+        return None

@@ -238,12 +238,12 @@ def reader_targets(world: World) -> list[Target]:
     open_parts = read_spec("open", world.requests["open"][0][1].frame)[1]
     card = read_ask("task", world.requests["task"][0][1].frame)[1]
     topic = Topic(node.spec.task, node.spec.round, node.spec.digest())
-    update = node.updates[node.names[0]]
+    update, root = node.updates[node.names[0]], world.cohort.folder(node.names[0]).enrolment_key
     readers: Mapping[str, tuple[Sequence[bytes], Callable[[bytes], object]]] = {
         "roster": ([open_parts["roster"]], read_roster),
         "outline": ([node.parts["model"]], lambda data: Outline.from_bytes(data).chunks()),
         "cohort": ([card["cohort"]], Cohort.from_bytes),
-        "card": ([join_parts(card)], lambda data: TaskCard.from_parts("task-1", split_parts(data, 64)).key_context()),
+        "card": ([join_parts(card)], lambda data: TaskCard.from_parts("task-1", split_parts(data, 64), root)),
         "key parts": ([join_parts(card)], lambda data: KeyParts.from_parts(split_parts(data, 64))),
         "spec": ([json.dumps(node.spec.to_dict(), sort_keys=True, separators=(",", ":")).encode()], _spec),
         "envelope": ([update.to_bytes()], lambda data: Envelope.from_bytes(data, MOST, MOST).signed.verified(cohort)),
