@@ -84,8 +84,7 @@ class Reason(StrEnum):
     UNKNOWN_CHUNK = "unknown-chunk", "A part came that the model does not have."
     COPY_MISSING = "copy-missing", "The node relies on a copy that the client no longer holds."
     NOT_OFFERED = "not-offered", "The client acknowledges a parcel that was never made."
-    TRAINING_FAILED = "training-failed", "The training function raised an error."
-    BAD_UPDATE = "bad-update", "The training function returned something that cannot be sealed."
+    BAD_MODEL = "bad-model", "A value of the model is not finite or too large, or the model has too many arrays."
 
     # updates that arrive
     BAD_PAYLOAD = "bad-payload", "The sealed update cannot be added to the sum."

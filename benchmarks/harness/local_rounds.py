@@ -143,7 +143,7 @@ class LocalChannel:
         joined = client.join(spec, parts, request.chunks)
         if isinstance(joined, bytes):
             return joined
-        return client.answer(spec, _NoRecords(np.zeros(spec.sum_params.dimension)))
+        return client.answer(spec, lambda: _NoRecords(np.zeros(spec.sum_params.dimension)))
 
 
 def place_of(name: str) -> NodeContext:

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fednode.errors import ConfigError, PeerFault
 from fednode.members import corrupt_holders, least_threshold
 from fednode.privacy.mechanism import DiscreteGaussianSum
+from fednode.protocol.chunks import Outline
 from fednode.protocol.headroom import release_failure, update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
@@ -34,6 +38,8 @@ class MemberLimits:
     sums that it takes part in. `min_threshold`: fewest holders that open a sum. `max_corrupt`: how many corrupt holders
     the committee must withstand beside a node that lies: 2t - k > c. `max_epsilon`: the privacy, at `delta`, that all
     rounds of all tasks together may cost its data. `colluders`: survivors whose noise it does not count on.
+    `max_weight`: largest magnitude in a model. Training stays far below 1,000, and two layers of such weights do not
+    overflow float32, as a model would that makes records contribute nothing. `max_arrays`: most arrays of a model.
     """
 
     floor_survivors: int = 2
@@ -47,6 +53,8 @@ class MemberLimits:
     max_epsilon: float = 8.0
     delta: float = 1e-5
     colluders: int = 1
+    max_weight: float = 1e3
+    max_arrays: int = 1_000
 
     def __post_init__(self) -> None:
         if not (0.0 < self.delta < 1.0 and self.max_corrupt >= 0 and self.colluders >= 0):
@@ -108,6 +116,15 @@ class MemberLimits:
             contributors=max(1, terms.min_survivors - max(self.colluders, terms.assumed_colluders)),
             failure=release_failure(dimension, clients),
         )
+
+    def check_model(self, outline: Outline, arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """Return if the model is within these limits, frozen arrays too. Raises `PeerFault` BAD_MODEL."""
+        if len(outline.names) > self.max_arrays:
+            raise PeerFault(Reason.BAD_MODEL, f"{len(outline.names)} arrays, my maximum is {self.max_arrays}")
+        for array in arrays.values():
+            # also refuses NaN, which is not below anything
+            if not max(array.max(), -array.min()) <= self.max_weight:
+                raise PeerFault(Reason.BAD_MODEL, f"a value is not finite or above my maximum of {self.max_weight:g}")
 
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.

@@ -14,6 +14,7 @@ from fednode.disk.private_folder import require_private
 from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.members import member_names
 from fednode.protocol.envelope import Topic
+from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind, read_ask, read_spec
 from fednode.reasons import Reason
 from fednode_clients.client.client import Client, refusal
@@ -83,15 +84,25 @@ def shared_root(run: Config) -> Path | None:
     return None if run.get("key-root") else Path(tempfile.gettempdir()) / f"fednode-{os.getuid()}"
 
 
+def any_layout(_: NodeContext) -> Layout | None:
+    """Whatever the node sends is trained: for a training function that takes its shapes from the arrays."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """The parts of a member. Only tests use other schemes, another `Rng` or another clock."""
+    """The parts of a member. Only tests use other schemes, another `Rng` or another clock.
+
+    `layout` gives the trained arrays of the member's own model, from its configuration and not from its data: a node
+    that sends others is refused before training.
+    """
 
     schemes: Schemes = scheme
     rng: Callable[[], Rng] = SystemRng
     limits: MemberLimits = field(default_factory=MemberLimits)
     folder: Callable[[NodeContext], Path] = key_folder
     clock: Clock = field(default_factory=SystemClock)
+    layout: Callable[[NodeContext], Layout | None] = any_layout
 
 
 def topic_of(frame: bytes) -> Topic:
@@ -139,7 +150,7 @@ class Members:
         """This node as a client. Raises `ConfigError` if it has no key folder."""
         path = self._folder(place)
         if path not in self._clients:
-            self._clients[path] = Client(*self._opened(path, place))
+            self._clients[path] = Client(*self._opened(path, place), self._parts.layout(place))
         return self._clients[path]
 
     def holder(self, place: NodeContext) -> Holder:

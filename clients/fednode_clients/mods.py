@@ -18,9 +18,6 @@ arrays under "arrays", the others under "frozen", and the clip of the round; its
 Attach the mods to `train` alone: Flower runs the mods of a whole app for its queries too.
 """
 
-import errno
-import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -28,7 +25,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fednode.errors import ConfigError, PeerFault, StoreError
+from fednode.errors import PeerFault, StoreError
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
 from fednode.reasons import Reason
@@ -39,15 +36,9 @@ from fednode_clients.client.privatise import ClippedSum
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.membership import MemberParts, Members, NodeContext, fault_of, topic_of
 
-log = logging.getLogger("fednode.clients")
-
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
 _SUM, _TERMS = "gradient-sum", "terms"
-_MACHINES: tuple[type[Exception], ...] = (OSError, MemoryError, ImportError, StoreError, ConfigError)
-"""Errors of the member's machine: a refusal may name them, since they do not depend on the data."""
-_MODEL_FAULTS = frozenset({Reason.MALFORMED, Reason.WRONG_SHAPE})
-"""Reasons of a training function that does not accept the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,54 +108,20 @@ def _put_model(message: Message, copy: ModelCopy) -> None:
 
 
 def sealing_mod(members: Members) -> Mod:
-    """A mod that seals the clipped sum that training returns; anything else becomes a refusal.
-
-    A refusal describes training in fixed words only: an error's own text may hold training data.
-    """
+    """A mod that seals the clipped sum that training returns; zeros, if it returns anything else or raises."""
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         client, frame = members.client(node_context(context)), b""
         try:
             frame = _frame(message)
             spec, _ = read_spec("round", frame)
-            layout = Layout.of(arrays_of(message.content))
-        except (PeerFault, MemoryError) as error:
-            return _refused(message, client.folder, frame, fault_of(error))
-        except ValueError:
-            fault = PeerFault(Reason.WRONG_SHAPE, "the model has arrays that are not floats")
-            return _refused(message, client.folder, frame, fault)
-        try:
-            reply = call_next(message, context)
-        except Exception as error:
-            log.exception("training failed")
-            return _refused(message, client.folder, frame, _training_fault(error))
-        try:
-            update = client.answer(spec, read_sum(reply, layout))
+            model = arrays_of(message.content)
+            update = client.answer(spec, lambda: read_sum(call_next(message, context), Layout.of(model)))
         except (PeerFault, StoreError, MemoryError) as error:
             return _refused(message, client.folder, frame, fault_of(error))
-        except Exception:
-            log.exception("the training result cannot be sealed")
-            fault = PeerFault(
-                Reason.BAD_UPDATE, "the training function returned no valid clipped sum; see this member's log"
-            )
-            return _refused(message, client.folder, frame, fault)
         return Message(to_content(update), reply_to=message)
 
     return mod
-
-
-def _training_fault(error: Exception) -> PeerFault:
-    """The refusal for an error in training: names a machine's error and the system's text for its number, no other."""
-    if isinstance(error, PeerFault) and error.reason in _MODEL_FAULTS:
-        return PeerFault(error.reason, "the training function does not accept this model; see this member's log")
-    kind = next((kind.__name__ for kind in _MACHINES if isinstance(error, kind)), None)
-    if kind is None:
-        return PeerFault(Reason.TRAINING_FAILED, "the training function raised an error; see this member's log")
-    number: object = error.errno if isinstance(error, OSError) else None
-    # the training function may put anything into `errno`: use known numbers only
-    if type(number) is int and number in errno.errorcode:
-        kind = f"{kind}: {os.strerror(number)}"
-    return PeerFault(Reason.TRAINING_FAILED, kind)
 
 
 def clip_of(message: Message) -> float:
@@ -189,20 +146,19 @@ def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -
 def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     """The clipped sum in a training function's reply.
 
-    Raises `PeerFault` BAD_UPDATE, MALFORMED or WRONG_SHAPE, with text that does not depend on the data; `ValueError`
-    for an array or a clip that is not a float. The number of records is not read.
+    Raises `ValueError` or `PeerFault` for anything else. The number of records is not read.
     """
     if not isinstance(reply, Message) or not reply.has_content():
-        raise PeerFault(Reason.BAD_UPDATE, "the training function ended with an error")
+        raise ValueError("the training function returned no message, or an error")
     count = reply.content.get("count")
     if not isinstance(count, MetricRecord) or "clip" not in count:
-        raise PeerFault(Reason.MALFORMED, "the training function returned no clip")
+        raise ValueError("the training function returned no clip")
     clip = count["clip"]
     if not isinstance(clip, float | int):
         raise ValueError("the clip is not a number")
     arrays = arrays_of(reply.content, _SUM)
     if Layout.of(arrays) != layout:
-        raise PeerFault(Reason.WRONG_SHAPE, "the training function returned other arrays than the model's")
+        raise ValueError("the training function returned other arrays than the model's")
     vector = layout.flatten(arrays)
     return _Reported(vector, float(clip))
 

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednode.assemble.study import Arrays, Workload, rounded_up
-from fednode.errors import DataError, PeerFault
+from fednode.errors import DataError
 from fednode.protocol.model import Layout
-from fednode.reasons import Reason
 from fednode.settings import RunSettings, from_run_config
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class CustomerService:
         return load_experiment(DataSettings.of(settings))
 
     def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "GradientSum":
-        """The clipped gradient sum over this client's share. Raises `PeerFault("wrong-shape")` for another model."""
+        """The clipped gradient sum over this client's share. Raises `PeerFault` or `ValueError` for another model."""
         from fednode_clients.training.gradients import clipped_gradient_sum
         from fednode_clients.training.models import linear_head, load_vector, travelling
         from fednode_study.experiment import DataSettings, load_experiment
@@ -57,10 +56,7 @@ class CustomerService:
         rows, labels = experiment.share(place.partition())
         model = linear_head(experiment.featuriser.dimension, len(experiment.dataset.labels))
         wanted = Layout.of({name: parameter.detach().numpy() for name, parameter in travelling(model)})
-        try:
-            load_vector(model, wanted.flatten(arrays))
-        except ValueError as error:
-            raise PeerFault(Reason.WRONG_SHAPE, str(error)) from error
+        load_vector(model, wanted.flatten(arrays))
         return clipped_gradient_sum(model, rows, labels, clip)
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:

@@ -1,6 +1,7 @@
 """A run in one process: the node, all members with keys made for this run, and the grid between them."""
 
 import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fednode.assemble.cache_location import reach_server
@@ -15,6 +16,8 @@ from fednode.errors import FednodeError
 from fednode.members import member_names
 from fednode.observer import Observer, StopFlag
 from fednode.settings import RunSettings, to_run_config
+from fednode_clients.keyfolder.state_files import StateFiles
+from fednode_clients.keyfolder.untrained import untrained
 from fednode_clients.membership import MemberParts
 
 KEYS = "fednode-keys-"
@@ -54,8 +57,18 @@ def _execute(session: Session, keys: Path) -> FednodeError | None:
     members = enrol_simulation(keys, settings.clients, settings.holders, session.observer.progress)
     names = member_names("client", settings.clients) + member_names("holder", settings.holders)
     config = to_run_config(settings) | {"key-root": str(keys)}
-    parts = MemberParts(schemes=environment.schemes, rng=environment.rng)
+    layout = session.plan.layout
+    parts = MemberParts(schemes=environment.schemes, rng=environment.rng, layout=lambda _: layout)
     grid = InProcGrid(build_app(parts, find_study(settings.study).train), names, config, settings.faults)
     ended: list[FednodeError | None] = []
     run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, members))), grid, config)
+    session.noticed.extend(_untrained(keys, names))
     return ended[0]
+
+
+def _untrained(keys: Path, names: Sequence[str]) -> Iterator[str]:
+    """A sentence for each client whose training failed; the node itself cannot see that, but these keys are ours."""
+    for name in names:
+        note = untrained(StateFiles(keys / name / "state"))
+        if note:
+            yield f"{name} sent zeros in {note['rounds']} rounds: training failed ({note['reason']}); see run.log."

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fednode.cli import keys_enrol as enrolment
-from fednode.errors import one_line
+from fednode.errors import one_line, visible
 from fednode.reports.figures import bound, plural
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.spending import MemberSpending
+from fednode_clients.keyfolder.untrained import untrained
 from fednode_clients.limits import MemberLimits
 
 
@@ -29,13 +30,15 @@ def describe(place: Path, trust: Path | None) -> list[str]:
 
 def _key_folder(place: Path) -> list[str]:
     folder = KeyFolder.open(place)
-    member = folder.member("client")
+    member, note = folder.member("client"), untrained(folder.state)
+    last = "zeros sent in {rounds} rounds without training, last in round {round} of {untrained}: {reason}; see its log"
     return [
         f"member {folder.name}",
         f"signing key {member.verify_key.raw.hex()}",
         f"box key {member.box_key.raw.hex()}",
         f"trusts enrolment key {folder.enrolment_key.raw.hex()}",
         f"{plural(len(folder.audit_log.entries()), 'line')} in its record",
+        *([visible(last.format(**note))] if note else []),
     ]
 
 

@@ -53,7 +53,7 @@ NOTHING: Final = Layout((), ())
 class Outline:
     """Names and shapes of a model: the trained arrays, then the `frozen` ones, all float32.
 
-    Raises `ValueError` for a repeated name and for more than `MAX_MODEL_VALUES` values.
+    Raises `ValueError` for a repeated name, for an array without values and for more than `MAX_MODEL_VALUES` values.
     """
 
     trained: Layout
@@ -62,6 +62,9 @@ class Outline:
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
             raise ValueError("two arrays of the model have one name; give every trained and frozen array its own")
+        # numpy cannot reshape to every shape whose product is 0
+        if any(0 in shape for shape in self.shapes.values()):
+            raise ValueError("an array of the model has no values; leave it out")
         if self.trained.dimension + self.frozen.dimension > MAX_MODEL_VALUES:
             raise ValueError(f"the model has more than {MAX_MODEL_VALUES} values")
 

@@ -2,6 +2,7 @@
 
 import re
 import stat
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from fednode.privacy import DiscreteGaussianSum, epsilon
 from fednode.protocol.cohort import Cohort
 from fednode.reports.figures import bound
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.untrained import note_untrained
 
 
 def mode(path):
@@ -118,6 +120,19 @@ def test_what_is_spent_is_shown_by_task_and_a_raise_stays_in_the_record(tmp_path
     capsys.readouterr()
     assert main(command) == 0
     assert "epsilon unknown" in capsys.readouterr().out
+
+
+def test_its_owner_is_shown_that_training_failed(tmp_path, trust, capsys):
+    make_member(tmp_path, trust, "ann")
+    spec = SimpleNamespace(task="task-2\x1b[2J", round=7)
+    for _ in range(2):
+        note_untrained(KeyFolder.open(tmp_path / "ann").state, spec, "KeyError")
+    capsys.readouterr()
+    assert main(["keys", "show", str(tmp_path / "ann")]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert (
+        "zeros sent in 2 rounds" in last and "round 7 of task-2" in last and "KeyError" in last and "\x1b" not in last
+    )
 
 
 def test_a_retired_folder_says_how_many_tasks_it_closed_and_keeps_its_keys(tmp_path, trust, capsys):

@@ -41,8 +41,12 @@ def test_no_file_of_a_run_quotes_what_a_client_trained_on(tmp_path, monkeypatch,
     files = {path.name: path.read_bytes() for path in result.folder.iterdir()}
     assert [name for name, data in files.items() if SECRET.encode() in data] == []
     log = files["run.log"].decode()
-    assert f"training failed: {'ValueError' if raising is quoting else 'KeyError'} at {__file__}:" in log
-    assert f"in {raising.__name__}" in log and "training-failed" in log
+    kind = "ValueError" if raising is quoting else "KeyError"
+    assert f"training failed, so zeros are sent: {kind} at {__file__}:" in log
+    assert f"in {raising.__name__}" in log
+    # the node cannot see it, and the operator of a study must
+    told = [line for line in result.record.deviations if f"training failed ({kind})" in line]
+    assert len(told) > 1
 
 
 def test_nobody_else_enters_the_folder_of_a_run_or_reads_its_files(tmp_path):

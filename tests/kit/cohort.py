@@ -206,7 +206,7 @@ class FakeCohort:
             if isinstance(joined, bytes):
                 return joined
             self.trained_from[client.folder.name] = joined.basis
-            return client.answer(spec, FakeSum(self.learned[client.folder.name], self.size.records))
+            return client.answer(spec, lambda: FakeSum(self.learned[client.folder.name], self.size.records))
         except PeerFault as fault:
             return client.refuse(spec, fault)
         except StoreError as error:

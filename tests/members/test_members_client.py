@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kit.cohort import TASK, FakeCohort, FakeSum, Size, wide_limits
+from kit.cohort import TASK, FakeCohort, FakeSum, Size, failing, wide_limits
 from kit.history.judging import judge
 
 from fednode.disk import atomic as files
 from fednode.driver.steps.ceremony import agree_on_key
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import model_digest
 from fednode.protocol.requests import ask_frame
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.client.client import Client
+from fednode_clients.keyfolder.state_files import StateFiles
+from fednode_clients.keyfolder.untrained import untrained
 from fednode_crypto import scheme
 
 MODEL = model_digest({"w": np.zeros(5, dtype=np.float32)})
@@ -43,7 +45,7 @@ class Desk:
 
     def join(self, spec, vector=None) -> bytes:
         assert judge(self.client, spec) is None
-        return self.client.answer(spec, FakeSum(np.ones(5) / 3 if vector is None else vector))
+        return self.client.answer(spec, lambda: FakeSum(np.ones(5) / 3 if vector is None else vector))
 
     def must_refuse(self, spec, reason) -> None:
         """Refused, by this process and the next, and nothing can be sealed for it."""
@@ -52,7 +54,7 @@ class Desk:
                 judge(self.client, spec)
             assert refused.value.reason == reason
             with pytest.raises(PeerFault, match="no-consent"):
-                self.client.answer(spec, FakeSum(np.zeros(5)))
+                self.client.answer(spec, lambda: FakeSum(np.zeros(5)))
             self.restart()
 
 
@@ -170,36 +172,70 @@ def test_cap_of_rounds_counts_those_joined(tmp_path):
 
 def test_nothing_is_sealed_that_was_not_judged(desk):
     with pytest.raises(PeerFault, match="no-consent"):
-        desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
+        desk.client.answer(desk.spec(), lambda: FakeSum(np.zeros(5)))
     judge(desk.client, desk.spec())
     with pytest.raises(PeerFault, match="no-consent"):
-        desk.client.answer(desk.spec(clip=0.5), FakeSum(np.zeros(5)))
+        desk.client.answer(desk.spec(clip=0.5), lambda: FakeSum(np.zeros(5)))
     assert desk.client.folder.audit_log.entries() == []
 
 
 def test_one_judgement_is_good_for_one_update(desk):
     desk.join(desk.spec())
     with pytest.raises(PeerFault, match="no-consent"):
-        desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
+        desk.client.answer(desk.spec(), lambda: FakeSum(np.zeros(5)))
     assert len(desk.client.folder.audit_log.entries()) == 1
 
 
-@pytest.mark.parametrize(
-    ("total", "words"),
-    [
-        (FakeSum(np.array([0, 0, np.nan, 0, 0])), "not finite"),
-        (FakeSum(np.zeros(4)), "4,"),
-        (FakeSum(np.zeros((5, 5))), "sum of 5"),
-        (FakeSum(np.zeros(5), clip=2.0), "clipped to 2"),
-    ],
-)
-def test_a_sum_that_no_honest_training_gives_is_not_sent(desk, total, words):
+NOT_SEALED = {
+    "not finite": lambda: FakeSum(np.array([0, 0, np.nan, 0, 0])),
+    "too short": lambda: FakeSum(np.zeros(4)),
+    "too many dimensions": lambda: FakeSum(np.zeros((5, 5))),
+    "another clip": lambda: FakeSum(np.zeros(5), clip=2.0),
+    "complex": lambda: FakeSum(np.zeros(5, dtype=complex)),
+    "nothing": lambda: None,
+    "an error": failing(ZeroDivisionError("4929")),
+    "no memory": failing(MemoryError()),
+    "a fault": failing(PeerFault("wrong-shape", "4929")),
+    "a setting": failing(ConfigError("4929")),
+    "a disk": failing(StoreError("4929")),
+}
+
+
+@pytest.mark.parametrize("train", NOT_SEALED.values(), ids=NOT_SEALED.keys())
+def test_without_a_sum_that_honest_training_gives_zeros_and_noise_are_sealed(tmp_path, train):
+    sealed = []
+    for number, given in enumerate((lambda: FakeSum(np.zeros(5)), train)):
+        desk = Desk(tmp_path / str(number))
+        desk.kit.speaking = "client-1"
+        judge(desk.client, desk.spec())
+        envelope = Envelope.from_bytes(desk.client.answer(desk.spec(), given), desk.spec().sum_params.payload_bytes)
+        assert envelope.head.kind == "update"
+        sealed.append(desk.kit.plain["client-1"])
+    assert np.array_equal(*sealed) and sealed[0].any()
+
+
+def test_the_owner_finds_how_often_training_gave_nothing(desk, monkeypatch):
+    assert untrained(desk.client.folder.state) == {}
+    for number, train in ((1, failing(KeyError(7))), (2, lambda: FakeSum(np.zeros(5))), (3, lambda: None)):
+        judge(desk.client, desk.spec(number))
+        desk.client.answer(desk.spec(number), train)
+    desk.restart()
+    note = {"untrained": TASK, "round": 3, "reason": "AttributeError", "rounds": 2}
+    assert untrained(desk.client.folder.state) == note
+
+
+def test_a_disk_that_does_not_take_the_note_refuses_nothing(desk, monkeypatch):
+    put = StateFiles.put
+
+    def full(self, name, data):
+        if name == "untrained":
+            raise StoreError("full")
+        put(self, name, data)
+
+    monkeypatch.setattr(StateFiles, "put", full)
     judge(desk.client, desk.spec())
-    with pytest.raises(ValueError, match=words):
-        desk.client.answer(desk.spec(), total)
-    assert desk.client.folder.audit_log.entries() == [] and desk.client.folder.state.get(f"sealed/{TASK}") is None
-    # the round is still to be had with an honest one
-    assert len(desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))) > 0
+    assert len(desk.client.answer(desk.spec(), lambda: None)) > 0
+    assert untrained(desk.client.folder.state) == {}
 
 
 def test_a_sum_without_room_is_refused_before_the_data_are_looked_at(desk):
@@ -215,7 +251,7 @@ def test_an_update_that_cannot_be_recorded_is_not_sent(desk, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(files.os, "fsync", full)
         with pytest.raises(StoreError, match="No space left"):
-            desk.client.answer(desk.spec(), FakeSum(np.zeros(5)))
+            desk.client.answer(desk.spec(), lambda: FakeSum(np.zeros(5)))
     assert desk.client.folder.audit_log.entries() == []
     assert len(desk.join(desk.spec())) > 0
 

@@ -36,7 +36,7 @@ def test_no_two_arrays_share_a_chunk_id():
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.tuples(st.text("abc.é", min_size=1), st.lists(st.integers(0, 9), max_size=3)), unique_by=lambda r: r[0])
+    st.lists(st.tuples(st.text("abc.é", min_size=1), st.lists(st.integers(1, 9), max_size=3)), unique_by=lambda r: r[0])
 )
 def test_an_outline_comes_back(rows):
     layout = Layout(tuple(name for name, _ in rows), tuple(tuple(shape) for _, shape in rows))
@@ -134,3 +134,14 @@ def test_nobody_else_does_and_for_nothing_else():
         assert vouched(answers) == frozenset(), case
     assert vouched({1: signed, 2: signed, 3: signed}) == {1}
     assert opened_by({"opened-1": b"junk", "opened-2": b""}, small_cohort(), TASK, TOPIC.spec) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [[0], [3, 0], [0] + [2**31 - 1] * 4, [2**31 - 1] * 3 + [0], [0] * 32, [2**31, 0], [2**31] * 2, [2**16] * 32],
+)
+@pytest.mark.parametrize("place", ["trained", "frozen"])
+def test_a_shape_without_values_or_with_too_many_is_malformed(shape, place):
+    rows = {"trained": [{"name": "w", "shape": [40]}], "frozen": []}
+    rows[place] = [*rows[place], {"name": "z", "shape": shape}]
+    assert reason_of(Outline.from_bytes, canonical(rows)) == "malformed"

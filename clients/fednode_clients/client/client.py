@@ -4,29 +4,38 @@ Asked again, it sends the same bytes.
 """
 
 import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fednode.errors import PeerFault, one_line
 from fednode.privacy.mechanism import DiscreteGaussianSum
 from fednode.protocol.boxkeys import ClientKeys, box_context, box_name, share_challenge
+from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Member
 from fednode.protocol.envelope import Envelope, Topic, about_check
-from fednode.protocol.model import BASIS, Basis
+from fednode.protocol.guarantees import Bounded
+from fednode.protocol.model import BASIS, Basis, Layout
 from fednode.protocol.requests import read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
 from fednode_clients.client.model_copy import Chunks, ModelCopy, ModelCopyStore
-from fednode_clients.client.privatise import ClippedSum, add_noise, bound, seal
+from fednode_clients.client.privatise import ClippedSum, add_noise, bound, nothing, seal
 from fednode_clients.keyfolder.audit_log import damaged
 from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.spending import MemberSpending
 from fednode_clients.keyfolder.tasks import KnownTask, Schemes, recalled_task, topic, verified_task
+from fednode_clients.keyfolder.untrained import note_untrained
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng
 from fednode_crypto.identity import BoxPublicKey, seal_box
 from fednode_crypto.interfaces import Sealer
+
+log = logging.getLogger("fednode.clients")
 
 HolderKeys = Mapping[int, tuple[Member, BoxPublicKey]]
 """Whom shares are boxed for in a round, by Shamir point."""
@@ -43,11 +52,13 @@ class _JoinedRound:
 class Client:
     """One client on one machine. What it joined and sent lies in its key folder, so a restart changes nothing."""
 
-    def __init__(self, folder: KeyFolder, limits: MemberLimits, schemes: Schemes, rng: Rng) -> None:
-        self.folder, self._limits, self._schemes, self._rng = folder, limits, schemes, rng
+    def __init__(
+        self, folder: KeyFolder, limits: MemberLimits, schemes: Schemes, rng: Rng, layout: Layout | None = None
+    ) -> None:
+        self.folder, self._limits, self._schemes, self._rng, self._layout = folder, limits, schemes, rng, layout
         self._known: dict[str, tuple[KnownTask, Sealer]] = {}
         self._joined: dict[bytes, _JoinedRound] = {}
-        self._models = ModelCopyStore(folder)
+        self._models = ModelCopyStore(folder, self._check_model)
 
     def take_task(self, frame: bytes) -> Envelope:
         """Check a task and its joint key, keep them, answer "ready". Raises `PeerFault` with the reason to refuse."""
@@ -75,6 +86,12 @@ class Client:
             return sealed
         self._joined = {spec.digest(): _JoinedRound(keys, copy.basis)}
         return copy
+
+    def _check_model(self, outline: Outline, arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """Raises `PeerFault`: WRONG_SHAPE for other trained arrays than this client's own, what the limits raise."""
+        if self._layout not in (None, outline.trained):
+            raise PeerFault(Reason.WRONG_SHAPE, "the trained arrays are not those that this client trains")
+        self._limits.check_model(outline, arrays)
 
     def _check(self, spec: RoundSpec) -> KnownTask:
         known, _ = self._task(spec.task)
@@ -137,23 +154,31 @@ class Client:
         if not spending.epsilon(self._limits.delta, self._cost(spec)) <= most:
             raise PeerFault(Reason.BUDGET, f"with all rounds of all my tasks, this one would pass epsilon {most:g}")
 
-    def answer(self, spec: RoundSpec, total: ClippedSum) -> bytes:
-        """Bound, round, noise, seal, sign; on disk before it is returned.
+    def answer(self, spec: RoundSpec, train: Callable[[], ClippedSum]) -> bytes:
+        """Train, bound, round, noise, seal, sign; on disk before it is returned.
+
+        If training raises, or gives no sum that honest training gives, zeros are sealed as by a client without records,
+        and the owner finds a note in the key folder. So from here on nothing that is said depends on the data: what is
+        raised below depends on the record, the disk and the memory that sealing takes, which is the same for any sum.
 
         If another process of this client sealed the round since it was joined, its bytes are returned. Raises
         `PeerFault`: NO_CONSENT for a spec that `join` did not pass or that was answered since, SECOND_SPEC, ROUND_CAP,
-        PAST_ROUND or BUDGET for one that was overtaken; `ValueError` or `Overflow` for a sum that no honest training
-        gives.
+        PAST_ROUND or BUDGET for one that was overtaken; `StoreError`, `MemoryError`.
         """
         if spec.digest() not in self._joined:
             raise PeerFault(Reason.NO_CONSENT, f"round {spec.round} of {spec.task} was not joined under this spec")
+        bounded, failed = _bounded(spec, train)
         with exclusive(self.folder):
             earlier = self._earlier(spec)
-            return self._sealed(spec, total) if earlier is None else earlier
+            frame = self._sealed(spec, bounded) if earlier is None else earlier
+            # after the update is kept, so that a disk that this fills refuses nothing
+            if failed is not None:
+                note_untrained(self.folder.state, spec, failed)
+        return frame
 
-    def _sealed(self, spec: RoundSpec, total: ClippedSum) -> bytes:
+    def _sealed(self, spec: RoundSpec, bounded: Bounded) -> bytes:
         _, sealer = self._task(spec.task)
-        noised = add_noise(bound(total, spec.terms), spec.terms, self._rng)
+        noised = add_noise(bounded, spec.terms, self._rng)
         sealed = seal(noised, spec, sealer, self._rng)
         joined, digest = self._joined[sealed.spec_digest], sealed.spec_digest
         attached = {
@@ -185,6 +210,21 @@ class Client:
 
     def _remember(self, known: KnownTask) -> None:
         self._known[known.card.task] = (known, known.scheme.sealer(known.card.sum_params, known.key))
+
+
+def _bounded(spec: RoundSpec, train: Callable[[], ClippedSum]) -> tuple[Bounded, str | None]:
+    """The bounded result of training; or zeros, and the type of the error that tells why."""
+    dimension = spec.sum_params.dimension
+    try:
+        total = train()
+        if total.vector.shape != (dimension,) or total.vector.dtype != np.float64:
+            raise ValueError(f"{total.vector.dtype} {total.vector.shape} for a sum of {dimension} float64 values")
+        return bound(total, spec.terms), None
+    except Exception as error:
+        log.exception("training failed, so zeros are sent")
+        failed = type(error).__name__
+    # outside the except clause, so that the memory that the error's traceback holds is free
+    return nothing(spec.terms, dimension), failed
 
 
 def refusal(folder: KeyFolder, about: Topic, fault: PeerFault) -> bytes:

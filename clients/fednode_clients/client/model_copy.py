@@ -5,7 +5,7 @@ signed that they opened a round with it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -24,6 +24,8 @@ from fednode_clients.keyfolder.folder import KeyFolder
 
 _INDEX = "copy"
 Chunks: TypeAlias = Mapping[str, NDArray[np.generic]]
+ModelCheck: TypeAlias = Callable[[Outline, Mapping[str, NDArray[np.float32]]], None]
+"""Raises `PeerFault` for a model that its client does not train."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ class ModelCopyStore:
     In memory; also in the key folder if that can save a download, since Flower may start a process for each message.
     """
 
-    def __init__(self, folder: KeyFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: KeyFolder, check: ModelCheck = lambda *_: None) -> None:
+        self._folder, self._check_model = folder, check
         self._copy: ModelCopy | None = None
         self._on_disk: ModelCopy | None = None
 
@@ -66,7 +68,8 @@ class ModelCopyStore:
         """The model to train from, made of the chunks sent and the copy held.
 
         Raises `PeerFault`: MISSING_CHUNKS if these do not make the round's model, so that the node sends all of it;
-        ANOTHER_MODEL if all of it was sent and the digest differs; UNKNOWN_CHUNK, WRONG_SHAPE, MALFORMED.
+        ANOTHER_MODEL if all of it was sent and the digest differs; UNKNOWN_CHUNK, WRONG_SHAPE, MALFORMED; what the
+        client's own check of the model raises. No data have been looked at.
         """
         outline = Outline.from_bytes(parts.get("model", b""))
         if outline.trained.dimension != spec.sum_params.dimension:
@@ -77,12 +80,14 @@ class ModelCopyStore:
         _check(outline, chunks)
         held = self._held(spec.task)
         if held is not None and not chunks and _may_lag(held, card, spec, parts) and held.outline == outline:
+            self._check_model(outline, held.arrays)
             return held
         arrays = _assembled(outline, chunks, {} if held is None else held.arrays)
         if outline.digest(arrays) != spec.model_digest:
             if len(chunks) == len(outline.chunks()):
                 raise PeerFault(Reason.ANOTHER_MODEL, "the arrays are not those that the round names")
             raise PeerFault(Reason.MISSING_CHUNKS, "the chunks sent and the copy held do not make the round's model")
+        self._check_model(outline, arrays)
         basis = Basis(spec.model_version, spec.model_digest)
         copy = ModelCopy(spec.task, spec.round, spec.digest(), basis, outline, arrays)
         self._keep(copy, spec.terms.staleness)

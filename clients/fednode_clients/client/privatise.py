@@ -52,6 +52,11 @@ def bound(total: ClippedSum, terms: Terms) -> Bounded:
     return Bounded(vector, terms.clip, terms.max_records)
 
 
+def nothing(terms: Terms, dimension: int) -> Bounded:
+    """The sum of a client without records."""
+    return Bounded(np.zeros(dimension), terms.clip, terms.max_records)
+
+
 def round_to_grid(vector: NDArray[np.float64], grid_bits: int, rng: Rng) -> NDArray[np.int64]:
     """Each coordinate in steps of 2^-grid_bits, rounded up or down at random: int64 [d].
 

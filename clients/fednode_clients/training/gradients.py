@@ -8,10 +8,14 @@ precision. The guarantee assumes that other records of a micro-batch do not chan
 mix records are refused.
 
     gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
+    label outside the model's classes                                contributes zero, counted in `dropped`
+    records after the first 2^20                                     contribute zero, counted in `dropped`
     gradient zero                                                    contributes zero
     no records                                                       zeros, records = 0
-    wrong shapes, labels outside the model's classes                 ValueError
+    wrong shapes                                                     ValueError
     a layer that mixes records, such as BatchNorm                    ConfigError
+
+The values of records raise nothing: what a client says must not depend on them.
 """
 
 import math
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_clients.training.models import check_labels, parameter_count, to_vector, travelling
+from fednode_clients.training.models import known_labels, parameter_count, to_vector, travelling
 
 if TYPE_CHECKING:
     import torch
@@ -57,9 +61,10 @@ def clipped_gradient_sum(model: "torch.nn.Module", features: Features, labels: L
     _check(features, labels, clip)
     total = np.zeros(parameter_count(model), dtype=np.float64)
     lost = np.zeros_like(total)
-    clipped = dropped = 0
+    clipped, dropped = 0, max(0, len(labels) - MAX_RECORDS)
     if len(labels):
-        for block_sum, block_clipped, block_dropped in _blocks(model, features, labels, clip):
+        used = slice(0, MAX_RECORDS)
+        for block_sum, block_clipped, block_dropped in _blocks(model, features[used], labels[used], clip):
             owed = block_sum - lost
             grown = total + owed
             lost = (grown - total) - owed
@@ -99,14 +104,16 @@ def _linear_blocks(
     """The gradient of record (x, y) is the outer product of r = softmax(Wx + b) - y and (x, 1): no need to form it."""
     names = [name for name, _ in travelling(model)]
     classes, dimension = model.weight.shape
-    _check_fit(features.shape, (len(labels), dimension), labels, classes)
+    if features.shape != (len(labels), dimension):
+        raise ValueError(f"features have shape {features.shape}; the model takes {(len(labels), dimension)}")
     flat = to_vector(model)
     weight, bias = flat[: classes * dimension].reshape(classes, dimension), flat[classes * dimension :]
     for start in range(0, len(labels), BLOCK):
         x = features[start : start + BLOCK].astype(np.float64)
-        usable = np.isfinite(x).all(axis=1)
+        known, y = known_labels(labels[start : start + BLOCK], classes)
+        usable = np.isfinite(x).all(axis=1) & known
         x[~usable] = 0.0
-        residual = _residuals(x @ weight.T + (bias if "bias" in names else 0.0), labels[start : start + BLOCK])
+        residual = _residuals(x @ weight.T + (bias if "bias" in names else 0.0), y)
         inputs = np.einsum("ij,ij->i", x, x) + ("bias" in names)
         norms = np.sqrt(np.einsum("ij,ij->i", residual, residual)) * np.sqrt(inputs)
         norms[~usable] = np.nan
@@ -145,11 +152,3 @@ def _check(features: Features, labels: Labels, clip: float) -> None:
         raise ValueError(
             f"features are {features.dtype} {features.shape} for {len(labels)} labels; give floating rows, one for each"
         )
-    if len(labels) > MAX_RECORDS:
-        raise ValueError(f"{len(labels)} records; the bound on the sum is proven for up to {MAX_RECORDS}")
-
-
-def _check_fit(shape: tuple[int, ...], wanted: tuple[int, ...], labels: Labels, classes: int) -> None:
-    if shape != wanted:
-        raise ValueError(f"features have shape {shape}; the model takes {wanted}")
-    check_labels(labels, classes)

@@ -86,7 +86,7 @@ def accuracy(model: "torch.nn.Module", features: NDArray[np.float32], labels: ND
     return float(np.mean(predict(model, features) == labels)) if len(labels) else 0.0
 
 
-def check_labels(labels: NDArray[np.int64], classes: int) -> None:
-    """Raises `ValueError` unless every label is in 0 .. classes - 1."""
-    if labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(f"labels run from {labels.min()} to {labels.max()}; the model has classes 0 to {classes - 1}")
+def known_labels(labels: NDArray[np.int64], classes: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which labels are in 0 .. classes - 1, and the labels with 0 for the others."""
+    known: NDArray[np.bool_] = (labels >= 0) & (labels < classes)
+    return known, np.where(known, labels, 0).astype(np.int64)

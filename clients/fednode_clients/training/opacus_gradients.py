@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import ConfigError
-from fednode_clients.training.models import check_labels, travelling
+from fednode_clients.training.models import known_labels, travelling
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,8 @@ def record_gradients(
 ) -> Iterator[NDArray[np.float64]]:
     """Yield float64 [micro-batch, d]: each record's own cross-entropy gradient, unclipped, ordered as in `to_vector`.
 
-    Works on a copy with dropout off. Raises `ConfigError` for a module that mixes records or that Opacus cannot sample,
-    `ValueError` for a label outside the classes or a shape that the module does not take.
+    A record with a label outside the classes has a row of NaN. Works on a copy with dropout off. Raises `ConfigError`
+    for a module that mixes records or that Opacus cannot sample, `ValueError` for a shape that it does not take.
     """
     import torch
 
@@ -39,15 +39,16 @@ def record_gradients(
     size = max(1, min(_MAX_MICRO_BATCH, _VALUES_AT_ONCE // max(1, count)))
     for start in range(0, len(labels), size):
         x = torch.from_numpy(np.array(features[start : start + size], dtype=np.float32))
-        y = np.array(labels[start : start + size], dtype=np.int64)
         scores = _scores(sampler, x)
-        check_labels(y, scores.shape[1])
+        known, y = known_labels(labels[start : start + size], scores.shape[1])
         loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y), reduction="sum")
         with warnings.catch_warnings():
             # the hook of a first layer sees no input gradient; the sampler does not need it
             warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
             torch.autograd.backward(loss)
-        yield np.concatenate([_rows(parameter, len(y)) for parameter in parameters], axis=1)
+        rows = np.concatenate([_rows(parameter, len(y)) for parameter in parameters], axis=1)
+        rows[~known] = np.nan
+        yield rows
         sampler.zero_grad(set_to_none=True)
 
 

@@ -278,7 +278,7 @@ def chunk_target(world: World) -> Target:
     name, request = world.requests["round"][0]
     _, parts = read_spec("round", request.frame)
     plain = Outline.from_bytes(parts["model"])
-    kept = Outline(plain.trained, Layout(("scale", "none"), ((2, 3), (0, 4))))
+    kept = Outline(plain.trained, Layout(("scale", "none"), ((2, 3), (1, 4))))
     kinds = ("<f4", ">f4", "<f8", "<f2", "<i4", "?", "<c8", "S4")
 
     def read(data: bytes) -> object:
