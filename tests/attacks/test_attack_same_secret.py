@@ -64,7 +64,7 @@ def test_a_round_whose_bytes_are_gone_is_not_sealed_again(ring):
     for _ in range(2):
         client = ring.cohort.client("client-1")
         must_refuse(lambda c=client: judge(c, ring.spec, ring.parts), "second-spec")
-        must_refuse(lambda c=client: c.answer(ring.spec, ring.learned("client-1")), "no-consent")
+        must_refuse(lambda c=client: c.answer(ring.spec, lambda: ring.learned("client-1")), "no-consent")
         ring.cohort.restart("client-1")
 
 
@@ -92,7 +92,7 @@ def test_two_processes_of_a_client_seal_one_update_between_them(tmp_path):
         both = [cohort._opened(name).client(kit.place(name)) for _ in range(2)]
         cohort.speaking = name
         assert [judge(client, spec, parts) for client in both] == [None, None]
-        told.extend(c.answer(spec, kit.FakeSum(cohort.learned[name], cohort.size.records)) for c in both)
+        told.extend(c.answer(spec, lambda: kit.FakeSum(cohort.learned[name], cohort.size.records)) for c in both)
         return [told[0]]
 
     cohort.tell("client-1", together)

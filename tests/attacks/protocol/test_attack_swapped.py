@@ -116,7 +116,7 @@ def test_control_unchecked_a_client_boxes_for_the_nodes_key(ring, monkeypatch):
     assert judged(ring, parts) is None
     spec = next_round(ring, parts)
     ring.cohort.speaking = "client-1"
-    update = envelope(ring.cohort.client("client-1").answer(spec, ring.learned("client-1")))
+    update = envelope(ring.cohort.client("client-1").answer(spec, lambda: ring.learned("client-1")))
     holder = ring.cohort.cohort.member("holder-2")
     share = open_box(mine, update.attached[box_name(2)], box_context(spec.digest(), "client-1", holder))
     assert len(share) == spec.sum_params.share_bytes

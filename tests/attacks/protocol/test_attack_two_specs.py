@@ -56,7 +56,7 @@ def sealed_for(node: LyingNode, name: str, spec: RoundSpec) -> bytes:
     client = node.cohort.client(name)
     node.cohort.speaking = name
     assert judge(client, spec, node.own[name]) is None
-    return client.answer(spec, node.learned(name))
+    return client.answer(spec, lambda: node.learned(name))
 
 
 def test_another_model_for_one_client(node):
