@@ -1,5 +1,6 @@
 """A member's own limits, which hold whatever the node asks."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -40,6 +41,8 @@ class MemberLimits:
     rounds of all tasks together may cost its data. `colluders`: survivors whose noise it does not count on.
     `max_weight`: largest magnitude in a model. Training stays far below 1,000, and two layers of such weights do not
     overflow float32, as a model would that makes records contribute nothing. `max_arrays`: most arrays of a model.
+    `pad`: seconds; the answer to a round that was joined leaves a whole number of them after the request came, so that
+    its time does not tell how many records there are. 0: at once.
     """
 
     floor_survivors: int = 2
@@ -55,10 +58,13 @@ class MemberLimits:
     colluders: int = 1
     max_weight: float = 1e3
     max_arrays: int = 1_000
+    pad: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0.0 < self.delta < 1.0 and self.max_corrupt >= 0 and self.colluders >= 0):
             raise ConfigError("delta must lie between 0 and 1, and max-corrupt and colluders must not be negative")
+        if not 0.0 <= self.pad < math.inf:
+            raise ConfigError(f"pad is {self.pad:g}; give seconds, or 0 to answer at once")
 
     def configured(self, node: Mapping[str, object], run: Mapping[str, object], *, simulated: bool) -> "MemberLimits":
         """Return the limits that the node's own configuration sets; a run's can make the first three stricter.

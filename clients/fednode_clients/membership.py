@@ -142,7 +142,7 @@ class Members:
     """The members of this process, each opened once: one in a deployment, several in a simulation."""
 
     def __init__(self, parts: MemberParts) -> None:
-        self._parts = parts
+        self._parts, self.clock = parts, parts.clock
         self._clients: dict[Path, Client] = {}
         self._holders: dict[Path, Holder] = {}
 

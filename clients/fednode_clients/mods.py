@@ -58,11 +58,12 @@ def privacy_mods(parts: MemberParts | None = None) -> list[Mod]:
 def limits_mod(members: Members) -> Mod:
     """A mod that refuses rounds outside the member's limits, signed, and resends an update sealed before.
 
-    Faults of the member's disk or memory are refusals too: MEMBER_STORAGE, MEMBER_MEMORY.
+    Faults of the member's disk or memory are refusals too: MEMBER_STORAGE, MEMBER_MEMORY. Whatever is answered to a
+    round that was joined leaves at a time that `Client.pad` chooses; a refusal before depends on no data.
     """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client, frame = members.client(node_context(context)), b""
+        client, frame, came = members.client(node_context(context)), b"", members.clock.now()
         try:
             frame = _frame(message)
             spec, parts = read_spec("round", frame)
@@ -71,10 +72,13 @@ def limits_mod(members: Members) -> Mod:
         except (PeerFault, StoreError, MemoryError) as error:
             return _refused(message, client.folder, frame, fault_of(error))
         if isinstance(joined, bytes):
-            return Message(to_content(joined), reply_to=message)
-        _put_model(message, joined)
-        message.content[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
-        return call_next(message, context)
+            reply = Message(to_content(joined), reply_to=message)
+        else:
+            _put_model(message, joined)
+            message.content[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
+            reply = call_next(message, context)
+        members.clock.sleep(client.pad(members.clock.now() - came))
+        return reply
 
     return mod
 

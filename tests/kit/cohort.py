@@ -169,6 +169,7 @@ class FakeCohort:
             schemes=lambda _: spied,
             rng=lambda: InsecureRng(seed),
             limits=self.limits,
+            clock=self.clock,
             folder=lambda place: self.root / "keys" / str(place.node["name"]),
         )
         return Members(parts)

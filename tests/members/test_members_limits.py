@@ -96,3 +96,9 @@ def test_a_run_widens_nothing_unless_the_keys_are_its_own():
     assert MemberLimits().configured({}, to_run_config(RunSettings()), simulated=True) == MemberLimits(
         min_threshold=4, max_corrupt=2
     )
+
+
+def test_a_pad_that_is_no_time_is_refused():
+    for value in ("-1", "inf", "nan", "soon"):
+        with pytest.raises(ConfigError, match="pad"):
+            MemberLimits().configured({"pad": value}, {}, simulated=False)

@@ -115,6 +115,28 @@ def test_a_repeated_message_gets_the_same_bytes_without_training(stage):
     assert stage.run(stage.message(arrays={}), honest).to_bytes() == first.to_bytes()
 
 
+@pytest.mark.parametrize("pad", [0.0, 15.0])
+def test_the_time_of_an_answer_tells_no_more_than_its_pad(tmp_path, pad):
+    """Training takes 2 or 11 seconds, raises after 4, or was done before."""
+    taken = []
+    for number, seconds in enumerate((2.0, 11.0, 4.0, 16.0)):
+        stage = Stage(tmp_path / str(number), wide_limits(pad=pad))
+
+        def train(message, seconds=seconds, clock=stage.kit.clock):
+            clock.sleep(seconds)
+            if seconds == 4.0:
+                raise RuntimeError("no such label")
+            return honest(message)
+
+        for _ in range(2):
+            began = stage.kit.clock.now()
+            assert stage.run(stage.message(), train).head.kind == "update"
+            taken.append(stage.kit.clock.now() - began)
+    trained, again = [2.0, 11.0, 4.0, 16.0], [0.0] * 4
+    padded = ([15.0, 15.0, 15.0, 30.0], again)
+    assert (taken[::2], taken[1::2]) == (padded if pad else (trained, again))
+
+
 def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
     stage = Stage(tmp_path, wide_limits(min_noise=5.0))
     assert reason_of(stage.run(stage.message(), honest)) == "noise-floor"

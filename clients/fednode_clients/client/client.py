@@ -197,6 +197,13 @@ class Client:
         self.folder.state.put(f"sealed/{spec.task}", digest + frame)
         return frame
 
+    def pad(self, taken: float) -> float:
+        """The seconds to wait with an answer that took `taken`: up to the next whole number of `MemberLimits.pad`.
+
+        A second request for the same round waits in the same way: it does not tell how long the first one took.
+        """
+        return -taken % self._limits.pad if self._limits.pad else 0.0
+
     def refuse(self, spec: RoundSpec, fault: PeerFault) -> bytes:
         """A signed refusal that says why."""
         return refusal(self.folder, topic(spec), fault)
