@@ -30,7 +30,8 @@ class Reason(StrEnum):
 
     # who sent it
     STRANGER = "stranger", "The sender is not an enrolled member, or was not asked."
-    BAD_SIGNATURE = "bad-signature", "The signature is not the enrolled member's."
+    BAD_SIGNATURE = "bad-signature", "The signature is not the enrolled member's, or not the node's."
+    UNSIGNED_REQUEST = "unsigned-request", "The node did not sign this request for this member."
     NOT_ENROLLED = "not-enrolled", "The list of members has other keys for this member than its own key folder."
     UNKNOWN_COHORT = "unknown-cohort", "The enrolment key did not sign this list of members."
     OLDER_COHORT = "older-cohort", "The member has seen a newer list of members by the same enroller."

@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault
 from fednode.reasons import Reason
 
-FRAME, ARRAYS, CHUNKS, FROZEN = "fednode", "arrays", "chunks", "frozen"
+FRAME, SEAL, ARRAYS, CHUNKS, FROZEN = "fednode", "seal", "arrays", "chunks", "frozen"
 _STYPE = "fednode.frame"
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00([\x00-\xff]{2})\{'descr': '[<|]([fiu][1248])', 'fortran_order': (True|False), "
@@ -43,6 +43,18 @@ def frame_of(content: RecordDict) -> bytes:
     if not isinstance(record, ArrayRecord) or set(record) != {"frame"} or record["frame"].stype != _STYPE:
         raise PeerFault(Reason.MALFORMED, "the message carries no frame")
     return record["frame"].data
+
+
+def seal_in(seal: bytes) -> ConfigRecord:
+    """The node's signature as the record that travels under `SEAL`."""
+    return ConfigRecord({SEAL: seal})
+
+
+def seal_of(content: RecordDict) -> bytes:
+    """The node's signature in a message, or b""."""
+    record = content.get(SEAL)
+    seal = record.get(SEAL) if isinstance(record, ConfigRecord) else None
+    return seal if isinstance(seal, bytes) else b""
 
 
 def has_frame(content: RecordDict) -> bool:

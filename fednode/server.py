@@ -5,6 +5,7 @@ the hooks raise. The signature of `start`, the records and the `Result` stay Flo
 """
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -27,10 +28,11 @@ from fednode.errors import (
 )
 from fednode.observer import Progress
 from fednode.protocol.cohort import Cohort
-from fednode.protocol.envelope import Envelope
-from fednode.protocol.requests import ask_frame
+from fednode.protocol.envelope import Envelope, Signer
+from fednode.protocol.requests import NONCE_SIZE, hello_request
+from fednode.protocol.signed_requests import sign_request
 from fednode.reasons import Reason
-from fednode.records import CHUNKS, frame_of, to_arrays, to_content
+from fednode.records import CHUNKS, SEAL, frame_of, seal_in, to_arrays, to_content
 
 __all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "ServerApp", "to_arrays"]
 """Includes Flower's types, so that callers need not import Flower: as few files as possible do."""
@@ -65,10 +67,12 @@ class GridChannel:
         5. A carrier may deliver a reply twice. Message ids are kept, so that the driver sees the repeat.
     """
 
-    def __init__(self, grid: Grid, cohort: Cohort, noticed: Callable[[str], None] = lambda _: None) -> None:
-        self._grid, self._cohort, self._noticed = grid, cohort, noticed
+    def __init__(
+        self, grid: Grid, cohort: Cohort, signer: Signer, noticed: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._grid, self._cohort, self._signer, self._noticed = grid, cohort, signer, noticed
         self._nodes: dict[str, int] = {}
-        self._greeted: dict[str, int] = {}
+        self._greeted: dict[str, tuple[int, bytes]] = {}
         self._doubled: set[str] = set()
         self._asked: dict[str, tuple[str, str]] = {}
         self._open: set[str] = set()
@@ -83,9 +87,12 @@ class GridChannel:
         while len(self._nodes) < len(self._cohort.members):
             fresh = [node for node in self._grid.get_node_ids() if node not in known]
             known.update(fresh)
-            hello = to_content(ask_frame("hello", "hello"))
-            messages = [Message(content=hello, dst_node_id=node, message_type="query") for node in fresh]
-            asked.update(zip(self._grid.push_messages(messages), fresh, strict=False) if messages else ())
+            hellos = [(node, secrets.token_bytes(NONCE_SIZE)) for node in fresh]
+            messages = [
+                Message(content=to_content(hello_request(nonce)), dst_node_id=node, message_type="query")
+                for node, nonce in hellos
+            ]
+            asked.update(zip(self._grid.push_messages(messages), hellos, strict=False) if messages else ())
             replies = list(self._grid.pull_messages(list(asked)))
             for reply in replies:
                 self._greet(reply)
@@ -96,11 +103,11 @@ class GridChannel:
 
     def _greet(self, reply: Message) -> None:
         """Bind the member if this message answers a hello, late or not."""
-        node = self._greeted.pop(reply.metadata.reply_to_message_id, None)
-        if node is not None:
-            self._bind(node, reply)
+        greeted = self._greeted.pop(reply.metadata.reply_to_message_id, None)
+        if greeted is not None:
+            self._bind(*greeted, reply)
 
-    def _bind(self, node: int, reply: Message) -> None:
+    def _bind(self, node: int, nonce: bytes, reply: Message) -> None:
         try:
             if not reply.has_content():
                 raise PeerFault(Reason.NO_ANSWER, reply.error.reason or "")
@@ -108,6 +115,8 @@ class GridChannel:
             member = envelope.signed.verified(self._cohort)
             if envelope.head.kind != "hello":
                 raise PeerFault(Reason.UNEXPECTED, f"{member.name} sent {envelope.head.kind}")
+            if envelope.about.octets("nonce", NONCE_SIZE) != nonce:
+                raise PeerFault(Reason.ANOTHER_REQUEST, f"{member.name} answered another hello")
         except PeerFault as fault:
             log.warning("node %d is not a member: %s", node, fault)
             return
@@ -130,14 +139,15 @@ class GridChannel:
         reached = [name for name in requests if name in self._nodes]
         for name in sorted(set(requests) - set(reached)):
             log.warning("%s cannot be reached", name)
-        messages = [self._message(requests[name], self._nodes[name]) for name in reached]
+        messages = [self._message(name, requests[name]) for name in reached]
         for name, message_id in zip(reached, self._grid.push_messages(messages), strict=True):
             self._asked[message_id] = (name, requests[name].tag)
             self._open.add(message_id)
 
-    def _message(self, request: Request, node: int) -> Message:
+    def _message(self, name: str, request: Request) -> Message:
         content = to_content(request.frame, request.chunks, CHUNKS)
-        return Message(content=content, dst_node_id=node, message_type=request.call)
+        content[SEAL] = seal_in(sign_request(self._signer, name, request.frame))
+        return Message(content=content, dst_node_id=self._nodes[name], message_type=request.call)
 
     def receive(self) -> Sequence[Reply]:
         """The replies that have arrived, each with its frame, or an error in place of one."""
@@ -165,6 +175,7 @@ class GridChannel:
 class FedNodeStrategy(Strategy):
     """Flower's strategy interface over the driver: only `start` works.
 
+    `signer` has the node's own key, which the task's cohort names.
     `node` makes the node's parts around the channel that it gets. `seen` gets the outcome of each round that asked
     clients, also if it then raised, and the scores if the model was evaluated. `noticed` gets a sentence for each event
     that weakens the run's claims.
@@ -173,11 +184,12 @@ class FedNodeStrategy(Strategy):
     def __init__(
         self,
         task: Task,
+        signer: Signer,
         node: Callable[[Channel], Node],
         seen: Callable[[RoundOutcome, MetricRecord | None], None] = lambda *_: None,
         noticed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._task, self._make_node, self._seen, self._noticed = task, node, seen, noticed
+        self._task, self._signer, self._make_node, self._seen, self._noticed = task, signer, node, seen, noticed
 
     def summary(self) -> None:
         """Log the task."""
@@ -204,7 +216,7 @@ class FedNodeStrategy(Strategy):
         if train_config or evaluate_config:
             raise ValueError("FedNode sends no train or evaluate config: put it into the client's own configuration")
         self.summary()
-        channel = GridChannel(grid, self._task.cohort, self._noticed)
+        channel = GridChannel(grid, self._task.cohort, self._signer, self._noticed)
         node = self._make_node(channel)
         self._await_members(channel, node, timeout)
         driver = Driver(node, self._task)

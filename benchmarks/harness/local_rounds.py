@@ -17,9 +17,12 @@ from fednode.clock import SkippingClock
 from fednode.driver import Driver, Node, Reply, Request, RoundOutcome, Task
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
+from fednode.protocol.cohort import Cohort
+from fednode.protocol.envelope import Signer
 from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
-from fednode.protocol.requests import frame_kind, read_spec
+from fednode.protocol.requests import read_spec
+from fednode.protocol.signed_requests import SignedRequest, sign_request
 from fednode.protocol.spec import Terms
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.limits import MemberLimits
@@ -52,9 +55,10 @@ def run_rounds(
     """
     with tempfile.TemporaryDirectory(prefix="fednode-bench-") as place:
         root = Path(place)
-        task = _task(root / "keys", case)
+        enrolled = enrol_simulation(root / "keys", case.clients, case.holders)
+        task = _task(enrolled.cohort, case)
         with Ledger.open(root / "ledger.jsonl", Budget(1e9, 1e-5), SkippingClock(), _TASK) as ledger:
-            driver = Driver(_node(task, LocalChannel(root / "keys", heard), ledger), task)
+            driver = Driver(_node(task, LocalChannel(root / "keys", enrolled.signer, heard), ledger), task)
             driver.begin(np.zeros(case.values))
             outcomes = [driver.run_round(number) for number in range(1, case.rounds + 1)]
     failed = [outcome.reason for outcome in outcomes if outcome.cause]
@@ -63,7 +67,7 @@ def run_rounds(
     return outcomes
 
 
-def _task(keys: Path, case: LocalRounds) -> Task:
+def _task(cohort: Cohort, case: LocalRounds) -> Task:
     terms = Terms(
         unit="record",
         clip=1.0,
@@ -78,7 +82,7 @@ def _task(keys: Path, case: LocalRounds) -> Task:
     room = sum_headroom(terms, case.values, case.clients)
     return Task(
         name=_TASK,
-        cohort=enrol_simulation(keys, case.clients, case.holders).cohort,
+        cohort=cohort,
         terms=terms,
         sum_params=plan("ring", Demand(case.values, case.clients, room, case.holders, case.threshold)),
         layout=Layout(("values",), ((case.values,),)),
@@ -115,8 +119,8 @@ class _NoRecords:
 class LocalChannel:
     """All members whose key folders are in `keys`, asked one after the other."""
 
-    def __init__(self, keys: Path, heard: "Callable[[LocalChannel, str, Request], None]") -> None:
-        self.keys = keys
+    def __init__(self, keys: Path, signer: Signer, heard: "Callable[[LocalChannel, str, Request], None]") -> None:
+        self.keys, self._signer = keys, signer
         self.members = Members(MemberParts(limits=_ANY, folder=lambda place: keys / str(place.node["name"])))
         self._heard = heard
         self._queue: deque[tuple[str, Request]] = deque()
@@ -132,7 +136,8 @@ class LocalChannel:
         name, request = self._queue.popleft()
         self._heard(self, name, request)
         if request.call == "query":
-            frame = self.members.query(place_of(name), request.frame, frame_kind(request.frame))
+            asked = SignedRequest(request.frame, sign_request(self._signer, name, request.frame))
+            frame = self.members.query(place_of(name), asked)
         else:
             frame = self._train(place_of(name), request)
         return (Reply(name, request.tag, frame),)

@@ -7,11 +7,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from fednode.protocol.requests import frame_kind
 from fednode.records import arrays_of, to_content
 from fednode_clients.client.privatise import ClippedSum
 from fednode_clients.membership import MemberParts, Members, NodeContext
-from fednode_clients.mods import clip_of, gradient_sum, limits_mod, node_context, query_frame, sealing_mod
+from fednode_clients.mods import clip_of, gradient_sum, limits_mod, node_context, query_of, sealing_mod
 
 Train = Callable[[NodeContext, Mapping[str, NDArray[np.generic]], float], ClippedSum]
 """A training function: this member, the trained arrays, the clip; returns the sum of clipped gradients there."""
@@ -33,8 +32,7 @@ def build_app(parts: MemberParts, train: Train) -> ClientApp:
 
     @app.query()
     def answer_query(message: Message, context: Context) -> Message:
-        frame = query_frame(message)
-        answer = members.query(node_context(context), frame, frame_kind(frame))
+        answer = members.query(node_context(context), query_of(message))
         return Message(to_content(answer), reply_to=message)
 
     return app

@@ -15,12 +15,14 @@ from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.members import member_names
 from fednode.protocol.envelope import Topic
 from fednode.protocol.model import Layout
-from fednode.protocol.requests import frame_kind, read_ask, read_spec
+from fednode.protocol.requests import frame_kind, read_hello
+from fednode.protocol.signed_requests import SignedRequest, topic_of
 from fednode.reasons import Reason
 from fednode_clients.client.client import Client, refusal
 from fednode_clients.holder.holder import Holder
+from fednode_clients.keyfolder.authentic import require_authentic
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.keyfolder.tasks import Schemes, role_in, topic
+from fednode_clients.keyfolder.tasks import Schemes, role_in
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import Rng, SystemRng, scheme
 
@@ -105,14 +107,10 @@ class MemberParts:
     layout: Callable[[NodeContext], Layout | None] = any_layout
 
 
-def topic_of(frame: bytes) -> Topic:
+def subject_of(frame: bytes) -> Topic:
     """The task, round and spec of a request, for its refusal; task "unreadable" if it cannot be parsed."""
     try:
-        kind = frame_kind(frame)
-        if kind in ("round", "boxes", "confirm", "open", "key-check"):
-            spec, _ = read_spec(kind, frame)
-            return topic(spec)
-        return Topic(read_ask(kind, frame)[0])
+        return topic_of(frame)
     except (PeerFault, MemoryError):
         return Topic("unreadable")
 
@@ -172,19 +170,24 @@ class Members:
         limits = self._parts.limits.configured(place.node, place.run, simulated=simulated)
         return KeyFolder.open(path, self._parts.clock), limits, self._parts.schemes, self._parts.rng()
 
-    def query(self, place: NodeContext, frame: bytes, kind: str) -> bytes:
+    def query(self, place: NodeContext, request: SignedRequest) -> bytes:
         """The answer to a query, or a signed refusal, also for a fault of this member's own disk or memory.
+
+        All but a hello, which anybody may say, must be signed by the node.
 
         Raises `ConfigError` if there is no key folder to sign with.
         """
         folder = KeyFolder.open(self._folder(place), self._parts.clock)
+        frame, kind = request.frame, frame_kind(request.frame)
         try:
             if kind == "hello":
-                return folder.signer.write("hello", Topic("hello")).to_bytes()
+                nonce = read_hello(frame).hex()
+                return folder.signer.write("hello", Topic("hello"), about={"nonce": nonce}).to_bytes()
+            require_authentic(folder, request)
             if kind == "task" and role_in(frame, folder) == "client":
                 return self.client(place).take_task(frame).to_bytes()
             return self.holder(place).handle(frame).to_bytes()
         except (PeerFault, StoreError, MemoryError) as error:
             fault = fault_of(error)
         # outside the except clause, so that the memory that the error's traceback holds is free
-        return refusal(folder, topic_of(frame), fault)
+        return refusal(folder, subject_of(frame), fault)

@@ -9,8 +9,7 @@
 
     @app.query()
     def query(message, context):
-        frame = query_frame(message)
-        answer = Members(MemberParts()).query(node_context(context), frame, frame_kind(frame))
+        answer = Members(MemberParts()).query(node_context(context), query_of(message))
         return Message(to_content(answer), reply_to=message)
 
 Queries carry a member's hello and its task, and all the work of a key holder. The training function gets the trained
@@ -28,13 +27,15 @@ from numpy.typing import NDArray
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
+from fednode.protocol.signed_requests import SignedRequest
 from fednode.reasons import Reason
-from fednode.records import ARRAYS, CHUNKS, FROZEN, arrays_of, frame_of, to_arrays, to_content
+from fednode.records import ARRAYS, CHUNKS, FROZEN, SEAL, arrays_of, frame_of, seal_of, to_arrays, to_content
 from fednode_clients.client.client import refusal
 from fednode_clients.client.model_copy import ModelCopy
 from fednode_clients.client.privatise import ClippedSum
+from fednode_clients.keyfolder.authentic import require_authentic
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.membership import MemberParts, Members, NodeContext, fault_of, topic_of
+from fednode_clients.membership import MemberParts, Members, NodeContext, fault_of, subject_of
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -66,6 +67,7 @@ def limits_mod(members: Members) -> Mod:
         client, frame, came = members.client(node_context(context)), b"", members.clock.now()
         try:
             frame = _frame(message)
+            require_authentic(client.folder, SignedRequest(frame, seal_of(message.content)))
             spec, parts = read_spec("round", frame)
             chunks = arrays_of(message.content, CHUNKS) if CHUNKS in message.content else {}
             joined = client.join(spec, parts, chunks)
@@ -83,12 +85,12 @@ def limits_mod(members: Members) -> Mod:
     return mod
 
 
-def query_frame(message: Message) -> bytes:
-    """The frame of a query; b"" without one, which `Members.query` refuses."""
+def query_of(message: Message) -> SignedRequest:
+    """The request in a query; an empty one without, which `Members.query` refuses."""
     try:
-        return _frame(message)
+        return SignedRequest(_frame(message), seal_of(message.content))
     except PeerFault:
-        return b""
+        return SignedRequest(b"")
 
 
 def _frame(message: Message) -> bytes:
@@ -100,12 +102,13 @@ def _frame(message: Message) -> bytes:
 
 def _refused(message: Message, folder: KeyFolder, frame: bytes, fault: PeerFault) -> Message:
     """A signed refusal of this frame."""
-    return Message(to_content(refusal(folder, topic_of(frame), fault)), reply_to=message)
+    return Message(to_content(refusal(folder, subject_of(frame), fault)), reply_to=message)
 
 
 def _put_model(message: Message, copy: ModelCopy) -> None:
     """Replace the chunks in the message by the whole model."""
-    message.content.pop(CHUNKS, None)
+    for name in (CHUNKS, SEAL):
+        message.content.pop(name, None)
     message.content[ARRAYS] = to_arrays(copy.trained)
     if copy.frozen:
         message.content[FROZEN] = to_arrays(copy.frozen)

@@ -20,6 +20,7 @@ from fednode.errors import FednodeError
 from fednode.live import SOCKET_NAME, LiveView, Tuned, metrics_served
 from fednode.observer import Observer, RoundProgress, StopFlag
 from fednode.privacy import Ledger
+from fednode.protocol.envelope import Signer
 from fednode.protocol.model import model_digest
 from fednode.reports import RoundRecord
 from fednode.stores import UpdateStore
@@ -148,7 +149,7 @@ class Session:
 
         initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
         self.observer.phase("calling the members")
-        FedNodeStrategy(self._task(), node, seen, self._notice).start(
+        FedNodeStrategy(self._task(), self._signer(), node, seen, self._notice).start(
             grid,
             to_arrays(initial),
             num_rounds=self.plan.settings.rounds,
@@ -167,6 +168,11 @@ class Session:
             raise RuntimeError("a task without a cohort")
         plan, cohort = self.plan, self.members.cohort
         return Task(self.run_id, cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure)
+
+    def _signer(self) -> Signer:
+        if self.members is None:
+            raise RuntimeError("a task without a cohort")
+        return self.members.signer
 
     def _node(self, channel: Channel, ledger: Ledger, stores: Stores) -> Node:
         plan = self.plan

@@ -14,7 +14,7 @@ from fednode.protocol.cohort import Cohort, Member
 from fednode.reasons import Reason
 from fednode.wire import Fields, canonical, join_parts, pack, parse, split_parts, unpack
 from fednode_crypto.errors import BadSignature
-from fednode_crypto.identity import SigningKey
+from fednode_crypto.identity import SigningKey, VerifyKey
 
 NO_SPEC = bytes(32)
 MAX_SIGNED = 1 << 16
@@ -134,11 +134,15 @@ class Signed:
     def verified(self, cohort: Cohort) -> Member:
         """Return the enrolled member who signed it. Raises `PeerFault`: "stranger" or "bad-signature"."""
         member = cohort.member(self.head.sender)
-        try:
-            member.verify_key.verify(self.signature, _DOMAIN, self.head.to_bytes())
-        except BadSignature as error:
-            raise PeerFault(Reason.BAD_SIGNATURE, f"{member.name} did not sign this") from error
+        self.verified_by(member.verify_key)
         return member
+
+    def verified_by(self, key: VerifyKey) -> None:
+        """Return if the owner of `key` signed it. Raises `PeerFault("bad-signature")`."""
+        try:
+            key.verify(self.signature, _DOMAIN, self.head.to_bytes())
+        except BadSignature as error:
+            raise PeerFault(Reason.BAD_SIGNATURE, f"{self.head.sender[:64]} did not sign this") from error
 
     def verified_holder(self, cohort: Cohort, point: int, reason: Reason) -> Member:
         """Return the holder at `point` if it signed this. Raises `PeerFault`: `reason`, or as `verified`."""

@@ -1,5 +1,8 @@
-"""The node's requests as frames. The node signs nothing: a member trusts only what enrolled members signed.
+"""The node's requests as frames. The node signs each one (`signed_requests`), so that nobody else asks in its place.
 
+About members it is not believed: what they sent is trusted only where they signed it.
+
+    hello        a nonce                                -> who is here; the nonce, signed
     key-commit   task, cohort, sum parameters           -> commitment
     key-reveal   every holder's commitment              -> a part of the joint key, and a boxed share for each holder
     key-join     every part, and the boxes for me       -> the digest of the joint key, signed
@@ -48,6 +51,9 @@ _MOST: Final[Mapping[str, int]] = {
 
 _SMALL: Final = 1 << 16
 """The most bytes of any other kind: its content is in its header."""
+
+NONCE_SIZE = 32
+"""The bytes of a hello's nonce."""
 
 MAX_PARTS = 64
 """The most parts of a request: a few for each of at most 10 holders."""
@@ -163,6 +169,19 @@ def read_ask(kind: str, data: bytes) -> tuple[str, dict[str, bytes]]:
     """Return task name and parts of a request without a spec. Raises `PeerFault`."""
     frame = unpack(kind, data, _MOST.get(kind, _SMALL))
     return frame.header.only("task").text("task"), split_parts(frame.body, MAX_PARTS)
+
+
+def hello_request(nonce: bytes) -> bytes:
+    """Return the question who is there; the answer signs the nonce, so that no earlier answer serves."""
+    return ask_frame("hello", "hello", {"nonce": nonce})
+
+
+def read_hello(data: bytes) -> bytes:
+    """Return the nonce of a hello. Raises `PeerFault("malformed")`."""
+    nonce = read_ask("hello", data)[1].get("nonce", b"")
+    if len(nonce) != NONCE_SIZE:
+        raise PeerFault(Reason.MALFORMED, f"a hello has a nonce of {NONCE_SIZE} bytes")
+    return nonce
 
 
 def key_request(task: str, round_number: int) -> bytes:

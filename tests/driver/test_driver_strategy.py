@@ -15,7 +15,7 @@ from fednode.driver import Request
 from fednode.errors import BudgetExhausted, Interrupted, StoreError, TooFewHolders, TooFewSurvivors
 from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Topic
-from fednode.protocol.requests import ask_frame, frame_kind
+from fednode.protocol.requests import frame_kind, hello_request
 from fednode.records import arrays_of, frame_of, to_content
 from fednode.server import FedNodeStrategy, GridChannel, accuracy_record, named_arrays, to_arrays
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -45,6 +45,7 @@ def grid_of(cohort: FakeCohort, odd=None, without=()) -> InProcGrid:
 def strategy_of(cohort: FakeCohort, seen=None, **node) -> FedNodeStrategy:
     return FedNodeStrategy(
         cohort.task(),
+        cohort.signer,
         lambda channel: replace(cohort.node(**node), channel=channel),
         lambda *told: None if seen is None else seen.append(told),
     )
@@ -134,7 +135,7 @@ def twin_of(cohort, name):
 @pytest.mark.parametrize("name", ["client-1", "holder-1"])
 def test_one_member_behind_two_nodes_is_asked_once_and_told_of(cohort, caplog, name):
     grid, noticed = grid_of(cohort, {"copy": twin_of(cohort, name)}), []
-    channel = GridChannel(grid, cohort.cohort, noticed.append)
+    channel = GridChannel(grid, cohort.cohort, cohort.signer, noticed.append)
     assert channel.roll_call(lambda: False) == {member.name for member in cohort.cohort.members}
     assert [told.partition(":")[0] for told in noticed] == [f"Two nodes answer as {name}"]
     assert f"answer as {name}: its key folder was copied" in caplog.text and "is not a member" not in caplog.text
@@ -142,7 +143,7 @@ def test_one_member_behind_two_nodes_is_asked_once_and_told_of(cohort, caplog, n
 
 def test_two_copies_of_one_folder_are_told_of_once(cohort):
     odd, noticed = {"copy": twin_of(cohort, "holder-1"), "another": twin_of(cohort, "holder-1")}, []
-    GridChannel(grid_of(cohort, odd), cohort.cohort, noticed.append).roll_call(lambda: False)
+    GridChannel(grid_of(cohort, odd), cohort.cohort, cohort.signer, noticed.append).roll_call(lambda: False)
     assert len(noticed) == 1
 
 
@@ -160,7 +161,7 @@ def test_a_member_whose_node_was_started_anew_is_asked_at_the_new_one(cohort, mo
         there[:] = [anew, late, *(node for node in there if not gone or node != first)]
         return True
 
-    channel = GridChannel(grid, cohort.cohort, noticed.append)
+    channel = GridChannel(grid, cohort.cohort, cohort.signer, noticed.append)
     assert channel.roll_call(wait) == {member.name for member in cohort.cohort.members}
     push = grid.push_messages
 
@@ -169,7 +170,7 @@ def test_a_member_whose_node_was_started_anew_is_asked_at_the_new_one(cohort, mo
         return push(messages)
 
     monkeypatch.setattr(grid, "push_messages", pushed)
-    channel.send({"holder-1": Request("query", "a", ask_frame("hello", "hello"))})
+    channel.send({"holder-1": Request("query", "a", hello_request(bytes(32)))})
     assert [reply.sender for reply in channel.receive()] == ["holder-1"]
     assert asked == [anew if gone else first] and len(noticed) == (not gone)
 
@@ -191,11 +192,11 @@ class Holding(InProcGrid):
 def test_a_second_node_that_says_hello_after_the_roll_call_is_told_of_too(cohort):
     grid, noticed = grid_of(cohort, {"copy": twin_of(cohort, "holder-1")}), []
     grid.__class__, grid.held = Holding, 100
-    channel = GridChannel(grid, cohort.cohort, noticed.append)
+    channel = GridChannel(grid, cohort.cohort, cohort.signer, noticed.append)
     assert channel.roll_call(lambda: False) == {member.name for member in cohort.cohort.members}
     assert noticed == []
     grid.held = None
-    channel.send({"client-1": Request("query", "a", ask_frame("hello", "hello"))})
+    channel.send({"client-1": Request("query", "a", hello_request(bytes(32)))})
     replies = [reply for _ in range(2) for reply in channel.receive()]
     assert [(reply.sender, reply.tag) for reply in replies] == [("client-1", "a")]
     assert len(noticed) == 1 and "holder-1" in noticed[0]
@@ -292,7 +293,7 @@ def wordless(cohort, message):
 
 
 def test_nothing_is_pulled_before_anything_is_asked(cohort):
-    channel = GridChannel(grid_of(cohort), cohort.cohort)
+    channel = GridChannel(grid_of(cohort), cohort.cohort, cohort.signer)
     assert channel.receive() == ()
     channel.send({"client-1": Request("query", "t", b"nobody is known yet")})
     assert channel.receive() == ()

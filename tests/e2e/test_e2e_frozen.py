@@ -16,13 +16,12 @@ from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
-from fednode.protocol.requests import frame_kind
 from fednode.protocol.spec import Terms
-from fednode.records import arrays_of, frame_of, to_content
+from fednode.records import arrays_of, to_content
 from fednode.server import FedNodeStrategy, named_arrays, to_arrays
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.membership import MemberParts, Members
-from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods
+from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods, query_of
 from fednode_crypto import Demand, plan, scheme
 
 CLIENTS, HOLDERS, RECORDS = 3, 3, 20
@@ -50,17 +49,16 @@ def app_of(*, forgetful: bool, seen: list) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        frame = frame_of(message.content)
-        return Message(to_content(members.query(node_context(context), frame, frame_kind(frame))), reply_to=message)
+        return Message(to_content(members.query(node_context(context), query_of(message))), reply_to=message)
 
     return app
 
 
 def run(root, *, forgetful: bool, staleness: int = 0):
-    cohort, layout = enrol_simulation(root / "keys", CLIENTS, HOLDERS).cohort, Layout(("head",), ((8,),))
+    enrolled, layout = enrol_simulation(root / "keys", CLIENTS, HOLDERS), Layout(("head",), ((8,),))
     terms = Terms("record", 1.0, 12, 1 << 24, RECORDS, float(CLIENTS * RECORDS), CLIENTS, 1, 60.0, staleness)
     params = plan("ring", Demand(8, CLIENTS, sum_headroom(terms, 8, CLIENTS), HOLDERS, HOLDERS))
-    task = Task("frozen", cohort, terms, params, layout, ServerOptimiser(3, path=4.0), 1e-30, BODY)
+    task = Task("frozen", enrolled.cohort, terms, params, layout, ServerOptimiser(3, path=4.0), 1e-30, BODY)
     clock, most = SkippingClock(), params.upload_bytes + 4_096
 
     def node(channel) -> Node:
@@ -76,7 +74,9 @@ def run(root, *, forgetful: bool, staleness: int = 0):
     grid = InProcGrid(app_of(forgetful=forgetful, seen=seen), names, config)
     with Ledger.open(root / "ledger.jsonl", Budget(1e6, 1e-5), clock, task.name) as ledger:
         start = to_arrays({"head": np.zeros(8, dtype=np.float32)} | BODY)
-        result = FedNodeStrategy(task, node, lambda *told: rounds.append(told)).start(grid, start, num_rounds=3)
+        result = FedNodeStrategy(task, enrolled.signer, node, lambda *told: rounds.append(told)).start(
+            grid, start, num_rounds=3
+        )
     return [outcome for outcome, _ in rounds], named_arrays(result.arrays), seen
 
 

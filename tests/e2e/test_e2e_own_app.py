@@ -14,13 +14,12 @@ from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.model import Layout
-from fednode.protocol.requests import frame_kind
 from fednode.protocol.spec import Terms
-from fednode.records import arrays_of, frame_of, to_content
+from fednode.records import arrays_of, to_content
 from fednode.server import FedNodeStrategy, accuracy_record, named_arrays, to_arrays
 from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.membership import MemberParts, Members
-from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods
+from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods, query_of
 from fednode_clients.training.gradients import clipped_gradient_sum
 from fednode_crypto import Demand, noise_tail, plan, scheme
 
@@ -53,8 +52,7 @@ def own_app() -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        frame = frame_of(message.content)
-        return Message(to_content(members.query(node_context(context), frame, frame_kind(frame))), reply_to=message)
+        return Message(to_content(members.query(node_context(context), query_of(message))), reply_to=message)
 
     return app
 
@@ -75,9 +73,9 @@ def task_for(cohort, layout: Layout) -> Task:
 
 
 def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
-    cohort = enrol_simulation(tmp_path / "keys", CLIENTS, HOLDERS).cohort
+    enrolled = enrol_simulation(tmp_path / "keys", CLIENTS, HOLDERS)
     arrays = {name: value.detach().numpy() for name, value in network().named_parameters()}
-    task = task_for(cohort, Layout.of(arrays))
+    task = task_for(enrolled.cohort, Layout.of(arrays))
     names = member_names("client", CLIENTS) + member_names("holder", HOLDERS)
     config = {"clients": CLIENTS, "holders": HOLDERS, "key-root": str(tmp_path / "keys")}
     config |= {"scheme": "bfv", "epsilon": 50.0}
@@ -85,7 +83,10 @@ def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
     seen = []
     with Ledger.open(tmp_path / "ledger.jsonl", Budget(1e6, 1e-5), SkippingClock(), task.name) as ledger:
         strategy = FedNodeStrategy(
-            task, lambda channel: node_of(channel, task, ledger), lambda outcome, _: seen.append(outcome)
+            task,
+            enrolled.signer,
+            lambda channel: node_of(channel, task, ledger),
+            lambda outcome, _: seen.append(outcome),
         )
         result = strategy.start(
             grid, to_arrays(arrays), num_rounds=2, evaluate_fn=lambda number, record: accuracy_record(0.5)

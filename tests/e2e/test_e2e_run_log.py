@@ -62,7 +62,7 @@ def test_nobody_else_enters_the_folder_of_a_run_or_reads_its_files(tmp_path):
 
 
 def test_no_error_outside_of_training_is_quoted_either(tmp_path, monkeypatch):
-    monkeypatch.setattr("fednode_clients.app.query_frame", quoting)
+    monkeypatch.setattr("fednode_clients.app.query_of", quoting)
     result = small_run(tmp_path, PLAIN)
     assert all(SECRET.encode() not in path.read_bytes() for path in result.folder.iterdir())
     assert "ValueError" in (result.folder / "run.log").read_text()

@@ -29,6 +29,7 @@ from fednode.privacy import Budget, Ledger
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import Basis, Layout
 from fednode.protocol.requests import frame_kind, read_round_request, read_spec
+from fednode.protocol.signed_requests import SignedRequest, sign_request, topic_of
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.client.client import Client
@@ -190,11 +191,19 @@ class FakeCohort:
     def folder(self, name: str) -> KeyFolder:
         return KeyFolder.open(self.root / "keys" / name)
 
+    def signed(self, name: str, frame: bytes) -> SignedRequest:
+        """The frame as the node signs it for this member, also where it is no request."""
+        try:
+            topic = topic_of(frame)
+        except (PeerFault, MemoryError):
+            topic = Topic(TASK)
+        return SignedRequest(frame, sign_request(self.signer, name, frame, topic))
+
     def speak(self, name: str, request: Request) -> bytes:
         """The honest answer."""
         self.speaking = name
         if request.call == "query":
-            frame = self._members[name].query(place(name), request.frame, frame_kind(request.frame))
+            frame = self._members[name].query(place(name), self.signed(name, request.frame))
         else:
             frame = self._train(self.client(name), request)
         self.said[name, frame_kind(request.frame)].append(frame)

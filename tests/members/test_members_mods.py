@@ -1,5 +1,6 @@
 """The two mods around a training function, and the answers of `Members`: nothing leaves that is not sealed."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +16,10 @@ from fednode.inproc import InProcGrid
 from fednode.protocol.chunks import NOTHING, Outline
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.model import Layout, model_digest
-from fednode.protocol.requests import ask_frame, frame_kind, spec_frame
+from fednode.protocol.requests import ask_frame, hello_request, spec_frame
+from fednode.protocol.signed_requests import SignedRequest
 from fednode.protocol.spec import RoundSpec
-from fednode.records import arrays_of, frame_of, to_arrays, to_content
+from fednode.records import arrays_of, frame_of, seal_in, to_arrays, to_content
 from fednode_clients.client import client as client_module
 from fednode_clients.client.model_copy import ModelCopyStore
 from fednode_clients.keyfolder.audit_log import AuditLog
@@ -26,7 +28,7 @@ from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.keyfolder.untrained import untrained
 from fednode_clients.limits import MemberLimits
 from fednode_clients.membership import MemberParts, Members, NodeContext, key_folder, member_name
-from fednode_clients.mods import clip_of, gradient_sum, limits_mod, query_frame, read_sum, sealing_mod
+from fednode_clients.mods import clip_of, gradient_sum, limits_mod, query_of, read_sum, sealing_mod
 from fednode_crypto.identity import SigningKey
 
 ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
@@ -55,10 +57,16 @@ class Stage:
     def message(self, arrays=ARRAYS, frame=None) -> Message:
         honest = spec_frame("round", self.spec, {"model": outline_of(ARRAYS).to_bytes()})
         content = to_content(honest if frame is None else frame, chunked(arrays), "chunks")
+        self.sign(content)
         message = Message(content, dst_node_id=1, message_type="train")
         # as a carrier does: a reply needs an id to answer to
         message.metadata.__dict__["_message_id"] = "1"
         return message
+
+    def sign(self, content) -> None:
+        """As the node does, whatever the frame is."""
+        with suppress(PeerFault):
+            content["seal"] = seal_in(self.kit.signed("client-1", frame_of(content)).seal)
 
     def run(self, message, train, mods=None) -> Envelope:
         reply = self.reply(message, train, mods)
@@ -293,8 +301,10 @@ def test_a_member_without_the_memory_refuses_and_goes_on(stage, monkeypatch):
         small.setattr("fednode.wire.parse", spent)
         frames = [
             frame_of(stage.reply(stage.message(), honest).content),
-            stage.members.query(place("client-1"), stage.task_frame, "task"),
-            stage.kit.members("holder-1").query(place("holder-1"), spec_frame("open", stage.spec), "open"),
+            stage.members.query(place("client-1"), stage.kit.signed("client-1", stage.task_frame)),
+            stage.kit.members("holder-1").query(
+                place("holder-1"), stage.kit.signed("holder-1", spec_frame("open", stage.spec))
+            ),
         ]
     for envelope in (Envelope.from_bytes(frame, 0) for frame in frames):
         assert reason_of(envelope) == "member-memory" and envelope.head.task == "unreadable"
@@ -338,6 +348,7 @@ HOSTILE = {
 def test_no_train_message_leaves_a_mod_as_an_exception(stage, content, mods):
     message = stage.message()
     message.content = content(stage)
+    stage.sign(message.content)
     chosen = {"sealing": [sealing_mod(stage.members)], "consent": [limits_mod(stage.members)], None: None}[mods]
     envelope = stage.run(message, answering(RecordDict), chosen)
     assert reason_of(envelope) in ("malformed", "unexpected", "damaged")
@@ -349,8 +360,8 @@ def test_no_train_message_leaves_a_mod_as_an_exception(stage, content, mods):
 def test_no_query_leaves_as_an_exception(stage, content):
     message = stage.message()
     message.content = content(stage)
-    frame = query_frame(message)
-    assert reason_of(query(stage, frame)) in ("unexpected", "malformed", "damaged", "bad-request")
+    request = query_of(message)
+    assert reason_of(query(stage, request.frame)) in ("unexpected", "malformed", "damaged", "bad-request")
 
 
 @pytest.mark.parametrize("mods", [None, "sealing"])
@@ -359,7 +370,7 @@ def test_a_message_that_is_an_error_is_refused(stage, mods):
     message.metadata.__dict__["_message_id"] = "2"
     envelope = stage.run(message, honest, None if mods is None else [sealing_mod(stage.members)])
     assert reason_of(envelope) == "malformed" and envelope.head.task == "unreadable"
-    assert query_frame(message) == b""
+    assert query_of(message) == SignedRequest(b"")
 
 
 @pytest.mark.parametrize("returned", [None, 7, RecordDict(), b"update"])
@@ -404,12 +415,12 @@ def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, 
 
 
 def query(stage, frame, name="client-1"):
-    data = stage.kit.members(name).query(place(name), frame, frame_kind(frame))
+    data = stage.kit.members(name).query(place(name), stage.kit.signed(name, frame))
     return Envelope.from_bytes(data, 1 << 20)
 
 
 def test_a_query_is_answered_by_role(stage):
-    assert query(stage, ask_frame("hello", "hello")).head.kind == "hello"
+    assert query(stage, hello_request(bytes(32))).head.kind == "hello"
     assert query(stage, stage.task_frame).head.kind == "ready"
     other = query(stage, stage.task_frame, "holder-1")
     assert (other.head.kind, other.head.sender) == ("ready", "holder-1")
@@ -422,7 +433,7 @@ def test_a_refused_query_names_what_it_is_about(stage):
     assert (opened.head.task, opened.head.round, opened.head.spec) == (TASK, 1, stage.spec.digest())
     assert reason_of(opened) == "bad-request"
     junk = query(stage, b"junk")
-    assert junk.head.task == "unreadable" and reason_of(junk) == "unexpected"
+    assert junk.head.task == "unreadable" and reason_of(junk) == "malformed"
 
 
 def test_limits_come_from_the_members_own_configuration(tmp_path):

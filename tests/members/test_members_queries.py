@@ -17,10 +17,10 @@ from kit.cohort import TASK, FakeCohort, Size, place
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.envelope import Envelope
-from fednode.protocol.requests import frame_kind, key_request
+from fednode.protocol.requests import key_request
 from fednode.wire import join_parts, split_parts
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD
-from fednode_clients.membership import storage_fault, topic_of
+from fednode_clients.membership import storage_fault, subject_of
 
 PREFIX = struct.Struct("<2sBBIQ")
 MOST = 1 << 26
@@ -127,7 +127,7 @@ def bent_frame(random: Random, frame: bytes) -> bytes:
 
 def answered(cohort: FakeCohort, name: str, frame: bytes) -> Envelope:
     """What comes back: always a signed envelope of the member itself."""
-    said = Envelope.from_bytes(cohort.members(name).query(place(name), frame, frame_kind(frame)), MOST, MOST)
+    said = Envelope.from_bytes(cohort.members(name).query(place(name), cohort.signed(name, frame)), MOST, MOST)
     assert said.signed.verified(cohort.cohort).name == name
     return said
 
@@ -151,7 +151,7 @@ def test_a_frame_of_any_kind_gets_a_signed_answer(asked, kind, header, body):
         for name in ("client-1", "holder-1"):
             said = answered(cohort, name, frame)
             assert kind == b"hello" or said.head.kind == "refusal"
-        assert topic_of(frame).task
+        assert subject_of(frame).task
 
 
 # --- the member's own disk
