@@ -40,8 +40,8 @@ __all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "
 log = logging.getLogger("fednode.server")
 
 _TWO_NODES = (
-    "Two nodes answer as {name}: its key folder was copied, unless its node was restarted or somebody repeats its "
-    "hello. A copy does not know what the other one signed; docs/threats.md says what that costs."
+    "Two nodes answer as {name}: its key folder was copied, unless its node was restarted or somebody passes its "
+    "hello on. A copy does not know what the other one signed; docs/threats.md says what that costs."
 )
 
 _CAUSES: Mapping[str, type[FednodeError]] = {

@@ -82,8 +82,7 @@ class Holder:
     def close_round(self, frame: bytes) -> Envelope:
         """Destroy the key and the boxes of an unopened round: it is never opened here.
 
-        The request is not signed. A false one gains nothing: one holder less opens the round, as after a request for
-        the key of a later round. Raises `PeerFault`: UNEXPECTED under a scheme without boxes, ROUND_CAP.
+        Raises `PeerFault`: UNEXPECTED under a scheme without boxes, ROUND_CAP.
         """
         task, number = read_round_request("close", frame)
         self._require_boxes(task, number)

@@ -18,7 +18,10 @@ MANY = 3
 @pytest.fixture
 def cohort(tmp_path):
     made = FakeCohort(tmp_path, SIZE, limits=wide_limits(max_tasks=MANY))
-    made.begun()
+    made.driver = made.begun()
+    assert made.driver.run_round(1).cause == ""
+    # round 2 has begun
+    assert answer(made, "holder-1", made.signed("holder-1", key_request(TASK, 2))) == "box-key"
     return made
 
 
@@ -46,7 +49,7 @@ def seals(cohort, name, frame):
 def attacks(cohort) -> dict[str, tuple[bytes, str]]:
     card = TaskCard("made-up", cohort.cohort, SIZE.sum_params()).parts()
     return {
-        "close a round": (close_request(TASK, 1), "closed"),
+        "close a round": (close_request(TASK, 2), "closed"),
         "a far key": (key_request(TASK, FAR), "box-key"),
         "a task": (ask_frame("task", "made-up", card), "ready"),
     }
@@ -86,9 +89,9 @@ def test_tasks_of_strangers_do_not_take_the_room_of_the_nodes(cohort, monkeypatc
 
 
 def test_a_node_that_signs_another_round_than_it_sends_is_found_out(cohort):
-    spec = cohort.begun()._spec(1, bytes(32))
+    spec = cohort.driver._spec(2, bytes(32))
     frame = spec_frame("confirm", spec)
-    wrong = sign_request(cohort.signer, "holder-1", frame, Topic(TASK, 2, spec.digest()))
+    wrong = sign_request(cohort.signer, "holder-1", frame, Topic(TASK, 3, spec.digest()))
     assert answer(cohort, "holder-1", SignedRequest(frame, wrong)) == "unsigned-request"
 
 
