@@ -1,4 +1,9 @@
-"""Whoever reaches a member in the node's place closes no round, gets no far key, fills no tasks, replays no hello."""
+"""Requests in the node's place: to close a round, for the key of a far round, for tasks that nobody runs, an old hello.
+
+Attacker: whoever reaches a member, with any key but the node's, and with what the node signed before. Success: the member
+does what was asked, or the node takes an old answer for a member. It fails where the request enters, before anything is
+kept. Control: without the check of the signature, and with a nonce that never changes, each of the four works.
+"""
 
 
 from fednode.driver import Request
@@ -68,7 +73,7 @@ def test_a_request_that_the_node_did_not_sign_for_this_member_changes_nothing(co
     assert answer(cohort, "holder-1", SignedRequest(frame)) == success
 
 
-def test_the_node_itself_is_answered(cohort):
+def test_control_the_node_itself_is_answered(cohort):
     for frame, success in attacks(cohort).values():
         if frame_kind(frame) != "close":
             assert answer(cohort, "holder-2", cohort.signed("holder-2", frame)) == success
