@@ -1,10 +1,14 @@
-"""Requests in the node's place: to close a round, for the key of a far round, for tasks that nobody runs, an old hello.
+"""Requests in the node's place: to close a round, for a key of a far round, for tasks that nobody runs, an old hello.
 
-Attacker: whoever reaches a member, with any key but the node's, and with what the node signed before. Success: the member
-does what was asked, or the node takes an old answer for a member. It fails where the request enters, before anything is
-kept. Control: without the check of the signature, and with a nonce that never changes, each of the four works.
+Attacker: whoever reaches a member, with any key but the node's, and with what the node signed before. Success: the
+member does what was asked, or the node takes an old answer for a member. It fails where the request enters, before
+anything is kept. Control: without the signature's check, and with a nonce that never changes, each of the four works.
 """
 
+import pytest
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+from kit.cohort import TASK, FakeCohort, Size, place, wide_limits
 
 from fednode.driver import Request
 from fednode.inproc import InProcGrid

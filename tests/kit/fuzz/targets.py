@@ -158,7 +158,7 @@ def _inside(world: World, name: str) -> Callable[[bytes], object]:
 def _spoken(world: World, name: str, request: Request) -> Callable[[bytes], object]:
     """What a member says to a frame, as the kind of its answer or the reason of its refusal; a query raises nothing."""
     if request.call == "query":
-        return lambda data: _kind(world.cohort.members(name).query(place(name), data, frame_kind(data)))
+        return lambda data: _kind(world.cohort.members(name).query(place(name), world.cohort.signed(name, data)))
 
     def trained(data: bytes) -> object:
         client = world.cohort.client(name)
