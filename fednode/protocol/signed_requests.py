@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Signed, Signer, Topic
-from fednode.protocol.requests import frame_kind, read_ask, read_round_request, read_spec
+from fednode.protocol.requests import frame_kind, read_ask, read_spec
 from fednode.reasons import Reason
 from fednode_crypto.identity import VerifyKey
 
 _KIND, _DIGEST_SIZE = "request", 32
 _MAX_SEAL = 1 << 12
-_WITH_SPEC, _WITH_ROUND = ("round", "boxes", "confirm", "open", "key-check"), ("box-key", "close")
+_WITH_SPEC = ("round", "boxes", "confirm", "open", "key-check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class SignedRequest:
 
 
 def topic_of(frame: bytes) -> Topic:
-    """Return the task, round and spec of a request. Raises `PeerFault` for what is no request."""
+    """Return the task of a request, and round and spec where it has a spec. Raises `PeerFault` for what is no request."""
     kind = frame_kind(frame)
     if kind in _WITH_SPEC:
         spec, _ = read_spec(kind, frame)
         return Topic(spec.task, spec.round, spec.digest())
-    return Topic(*read_round_request(kind, frame)) if kind in _WITH_ROUND else Topic(read_ask(kind, frame)[0])
+    return Topic(read_ask(kind, frame)[0])
 
 
 def sign_request(node: Signer, recipient: str, frame: bytes, topic: Topic | None = None) -> bytes:

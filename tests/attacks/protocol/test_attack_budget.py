@@ -113,7 +113,7 @@ class Victim:
         self.folders = {name: KeyFolder.create(self.root / name, name, key.public) for _, name in names}
         points = iter((1, 2, 3))
         members = [self.folders[n].member(role, 0 if role == "client" else next(points)) for role, n in names]
-        self.cohort = Cohort.enrol(members, key)
+        self.cohort = Cohort.enrol(members, key, SigningKey.generate().public)
         self.folder, self.rounds = self.folders["client-1"], 0
         self.restart()
 
