@@ -26,7 +26,7 @@ class SignedRequest:
 
 
 def topic_of(frame: bytes) -> Topic:
-    """Return the task of a request, and round and spec where it has a spec. Raises `PeerFault` for what is no request."""
+    """Return the task of a request, with round and spec where it has a spec. Raises `PeerFault` for no request."""
     kind = frame_kind(frame)
     if kind in _WITH_SPEC:
         spec, _ = read_spec(kind, frame)
