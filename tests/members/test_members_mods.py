@@ -11,7 +11,7 @@ from kit.cache.chunking import chunked, outline_of
 from kit.cohort import TASK, FakeCohort, FakeSum, Size, failing, place, wide_limits
 
 from fednode.driver.steps.ceremony import agree_on_key
-from fednode.errors import ConfigError, PeerFault, StoreError
+from fednode.errors import PeerFault, StoreError
 from fednode.inproc import InProcGrid
 from fednode.protocol.chunks import NOTHING, Outline
 from fednode.protocol.envelope import Envelope
@@ -23,13 +23,10 @@ from fednode.records import arrays_of, frame_of, seal_in, to_arrays, to_content
 from fednode_clients.client import client as client_module
 from fednode_clients.client.model_copy import ModelCopyStore
 from fednode_clients.keyfolder.audit_log import AuditLog
-from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.keyfolder.untrained import untrained
-from fednode_clients.limits import MemberLimits
-from fednode_clients.membership import MemberParts, Members, NodeContext, key_folder, member_name
+from fednode_clients.membership import Members, NodeContext
 from fednode_clients.mods import clip_of, gradient_sum, limits_mod, query_of, read_sum, sealing_mod
-from fednode_crypto.identity import SigningKey
 
 ARRAYS = {"w": np.zeros((2, 2), dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
 
@@ -443,56 +440,6 @@ def test_limits_come_from_the_members_own_configuration(tmp_path):
         NodeContext(1, own, {"floor-survivors": 1, "min-noise": 0.0, "max-tasks": 10**6})
     )
     assert client._limits == wide_limits(floor_survivors=7, min_noise=2.0, max_rounds=5, max_tasks=7)
-
-
-@pytest.mark.parametrize(
-    ("run", "left"), [((1, 0.0, 10**6), (4, 2.0, 5)), ((9, 3.0, 2), (9, 3.0, 2)), ((9, 0.0, 10**6), (9, 2.0, 5))]
-)
-def test_a_runs_configuration_only_narrows_the_limits(run, left):
-    names = ("floor-survivors", "min-noise", "max-rounds")
-    own = dict(zip(names, (4, 2.0, 5), strict=True))
-    limits = MemberLimits().configured(own, dict(zip(names, run, strict=True)), simulated=False)
-    assert limits == MemberLimits(*left)
-
-
-@pytest.mark.parametrize(("old", "new"), [("min-survivors", "floor-survivors"), ("z-min", "min-noise")])
-def test_a_limit_under_its_old_name_is_refused_and_not_forgotten(old, new):
-    with pytest.raises(ConfigError, match=new):
-        MemberLimits().configured({old: 10}, {}, simulated=False)
-    assert MemberLimits().configured({}, {old: 10}, simulated=True) == MemberLimits()
-
-
-@pytest.mark.parametrize(
-    ("node", "run", "most"),
-    [
-        ({}, {}, 0),
-        ({}, {"staleness": 3}, 3),
-        ({"key-folder": True}, {"staleness": 3}, 0),
-        ({"key-folder": True, "max-staleness": 2}, {"staleness": 3}, 2),
-    ],
-)
-def test_no_run_makes_a_member_take_older_models_unless_its_keys_are_the_runs(tmp_path, node, run, most):
-    KeyFolder.create(tmp_path / "client-1", "client-1", SigningKey.generate().public)
-    own = {**node, "partition-id": 0} | ({"key-folder": str(tmp_path / "client-1")} if "key-folder" in node else {})
-    spot = NodeContext(1, own, {**run, "clients": 2, "holders": 2, "key-root": str(tmp_path)})
-    assert Members(MemberParts()).client(spot)._limits.max_staleness == most
-    # whoever finds keys in a way of its own is no simulation
-    found = Members(MemberParts(folder=lambda _: tmp_path / "client-1")).client(spot)
-    assert found._limits.max_staleness == node.get("max-staleness", 0)
-
-
-@pytest.mark.parametrize(("number", "name"), [(0, "client-01"), (9, "client-10"), (10, "holder-1"), (11, "holder-2")])
-def test_members_of_a_simulation_are_numbered(tmp_path, number, name):
-    run = {"clients": 10, "holders": 2, "key-root": str(tmp_path)}
-    spot = NodeContext(1, {"partition-id": number}, run)
-    assert member_name(spot) == name and key_folder(spot) == tmp_path / name
-    assert key_folder(NodeContext(1, {"partition-id": number, "key-folder": "/own"}, run)).as_posix() == "/own"
-
-
-@pytest.mark.parametrize("node", [{}, {"partition-id": "0"}, {"partition-id": 12}, {"partition-id": -1}])
-def test_a_node_without_a_part_says_so(node):
-    with pytest.raises(ConfigError, match="start"):
-        member_name(NodeContext(1, node, {"clients": 10, "holders": 2}))
 
 
 def test_a_disk_that_fails_while_a_model_is_kept(tmp_path, monkeypatch):
