@@ -54,7 +54,7 @@ def test_no_two_updates_of_a_round_share_a_secret(ring):
 def test_a_retry_sends_the_stored_bytes_also_after_a_restart(ring):
     for name in ring.names:
         for _ in range(2):
-            again = judge(ring.cohort.client(name), ring.spec, ring.parts)
+            again = judge(ring.cohort.client(name), ring.spec, ring.own[name])
             assert again == ring.updates[name].to_bytes()
             ring.cohort.restart(name)
 
