@@ -154,7 +154,7 @@ class Overheard:
     def hear(self, script: Script, around: Around = lambda _: nullcontext()) -> list[Said]:
         """All that leaves while the node asks this."""
         app: ClientApp = self._spied  # type: ignore[assignment]
-        channel = GridChannel(InProcGrid(app, self.names, {}), self.cohort.cohort)
+        channel = GridChannel(InProcGrid(app, self.names, {}), self.cohort.cohort, self.cohort.signer)
         channel._nodes = {name: 100 + number for number, name in enumerate(self.names)}
         for name, request in script:
             with around(request):

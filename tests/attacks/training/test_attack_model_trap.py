@@ -163,7 +163,7 @@ def test_an_ordinary_model_has_a_gradient_for_every_client(tmp_path):
 
 
 def test_within_the_limit_one_record_alone_contributes_and_no_check_of_the_model_sees_it(tmp_path):
-    """This documents what is left (docs/threats.md, "A model under which few records have a gradient")."""
+    """This documents what is left (docs/threats.md, item 2)."""
     arrays = within_limits(zeros(QUIET))
     assert max(np.abs(array).max() for array in arrays.values()) < MemberLimits().max_weight / 2
     node = Trap(tmp_path, QUIET, arrays)

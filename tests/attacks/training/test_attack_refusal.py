@@ -1,10 +1,10 @@
 """Ask a question about a client's data by the shape of the model: does it refuse, when others answer?
 
 Attacker: a lying node, which makes a task a question: a model with C classes, for C = 2, 3, ... A client that fails in
-training, because it holds a label above C - 1, features that are no numbers or a file that it cannot read, would refuse,
-signed, exact and without noise. Success: what leaves differs from what a client with other data says. It fails: with the
-app of docs/members.md, or one that takes its shapes from the model, every client sends one sealed update, or all refuse
-because the model is not theirs. Control: without these defences the node reads each client's largest label.
+training, because it holds a label above C - 1, features that are no numbers or a file that it cannot read, would
+refuse, signed, exact and without noise. Success: what leaves differs from what a client with other data says. It fails:
+with the app of docs/members.md, or one that takes its shapes from the model, every client sends one sealed update, or
+all refuse because the model is not theirs. Control: without these defences the node reads each client's largest label.
 """
 
 import re
