@@ -162,6 +162,19 @@ def budget_command(
         say(line)
 
 
+@keys_app.command("evidence")
+def evidence_command(folder: Annotated[Path, typer.Argument(metavar="FOLDER")]) -> None:
+    """Show where a node asked this member about two specs of one round, with the node's signature under both.
+
+    Compare the node's key with the one that `fednode keys show` prints of the cohort file. Retiring tasks keeps these.
+    """
+    from fednode.cli import keys_show as showing
+    from fednode_clients.keyfolder.folder import KeyFolder
+
+    for line in showing.contradictions(KeyFolder.open(folder)):
+        say(line)
+
+
 @keys_app.command("show")
 def show_command(
     place: Annotated[Path, typer.Argument(metavar="PLACE")],

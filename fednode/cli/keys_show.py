@@ -8,6 +8,7 @@ from fednode.cli import keys_enrol as enrolment
 from fednode.errors import one_line, visible
 from fednode.reports.figures import bound, plural
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
+from fednode_clients.keyfolder.evidence import evidence
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.spending import MemberSpending
 from fednode_clients.keyfolder.untrained import untrained
@@ -52,6 +53,19 @@ def spending(folder: KeyFolder, limits: MemberLimits) -> list[str]:
         alone = _epsilon(MemberSpending({task: joined}).epsilon(limits.delta))
         lines.append(f"{one_line(task, 128)}: {plural(joined.total(), 'round')}, epsilon {alone} alone")
     return lines
+
+
+def contradictions(folder: KeyFolder) -> list[str]:
+    """Each pair of requests that contradict each other, verified. Raises StoreError for a damaged one."""
+    lines = []
+    for pair in evidence(folder):
+        first, second = (signed.head for signed in pair.requests)
+        lines += [
+            f"{one_line(first.task, 128)} round {first.round}: two specs signed by node key {pair.node.raw.hex()}",
+            f"  of cohort {pair.cohort.hex()}",
+            *(f"  spec {head.spec.hex()}, asked {head.about.get('asks')} of {folder.name}" for head in (first, second)),
+        ]
+    return lines or [f"{folder.name}: no node has signed two specs for one round"]
 
 
 def _epsilon(value: float) -> str:

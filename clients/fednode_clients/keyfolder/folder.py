@@ -6,6 +6,7 @@
     tasks/          an empty file for each task taken     `task_marks`
     cohorts/        an empty file for each serial seen    `cohort_marks`
     retired/        an empty file for each closed task    `retire`
+    evidence/       two specs that a node signed for one round   `evidence`
     turn.lock       an empty file                         `exclusive`
     record.jsonl    one line for every round joined, confirmed or opened; its head is in state/   `audit_log`
     record-N.jsonl  a copy of the record as it was when tasks were closed; nothing reads it again
