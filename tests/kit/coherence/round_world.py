@@ -235,7 +235,7 @@ class World:
     def replied(self, shared: Shared, part: Part, reply: Up) -> tuple[Part, Down | None, str]:
         """What the node makes of a reply: the client's part, what is sent at once, and "counted", "late" or a fault."""
         node = self.node(shared, (part,))
-        download = Download(node, self.spec(shared.round), self._parts(None))
+        download = Download(node, self.spec(shared.round), lambda _: self._parts(None))
         if part.resent:
             download._resent.add("0")
         again, word = None, "late"
