@@ -39,7 +39,6 @@ def measure(case: Case, watch: Stopwatch) -> Figures:
         opening=watch.time(lambda: bfv.combine(params, total, answers)),
         holder_bytes=len(request) + len(answers[1]),
         holder=watch.time(lambda: bfv.answer(params, shares[1], request, rng)),
-        parts={"joint key bytes, once a task": float(len(key.to_bytes()))},
         peak_bytes=peak_bytes(),
     )
 

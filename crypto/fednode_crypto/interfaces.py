@@ -45,10 +45,6 @@ class JointKey(Protocol):
         """Return 32 bytes that identify the key, its parameters and its task."""
         ...
 
-    def to_bytes(self) -> bytes:
-        """Return the key as bytes, to send to those who trust its digest."""
-        ...
-
 
 class HolderShare(Protocol):
     """The secret with which one holder opens sums."""
@@ -111,7 +107,7 @@ class CommonVerbs(Protocol):
     """What every scheme offers the node and the release step.
 
     Keys, shares and sums of another scheme raise ValueError, its parameters WrongParameters. `restore_*` undo
-    `private_bytes` and `to_bytes`, and raise Tampered for other bytes; some damage to a key shows only in its digest.
+    `private_bytes` and `to_bytes`, and raise Tampered for other bytes.
     """
 
     @property
@@ -180,10 +176,6 @@ class KeyedScheme(CommonVerbs, Protocol):
 
         Raises NotEnoughShares if a holder is missing, Tampered for a reveal that is malformed or not committed to.
         """
-        ...
-
-    def restore_key(self, params: SumParams, task: bytes, data: bytes) -> JointKey:
-        """Return the key in `data`; compare its digest with the expected one before use."""
         ...
 
     def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> HolderShare:

@@ -131,21 +131,10 @@ class BfvKey:
             ctx.key.add(total, from_bytes(reveal[:-_NONCE], ctx.key, what=f"key of holder {point}"))
         return cls(params, task, total)
 
-    def to_bytes(self) -> bytes:
-        """Return sum b_j, bit-packed."""
-        return to_bytes(self.words, bfv_context(self.params).key)
-
-    @classmethod
-    def restore(cls, params: BfvParams, task: bytes, data: bytes) -> Self:
-        """Undo `to_bytes`; compare `digest` with the expected one before use.
-
-        Raises Tampered for a wrong size or a number out of range; only the digest shows any other damage.
-        """
-        return cls(params, task, from_bytes(data, bfv_context(params).key, what="joint key"))
-
     def digest(self) -> bytes:
         """Return 32 bytes that identify this key, its parameters and its task."""
-        return hashlib.sha256(b"fednode/bfv/key/1\n" + binding(self.params, self.task) + self.to_bytes()).digest()
+        packed = to_bytes(self.words, bfv_context(self.params).key)
+        return hashlib.sha256(b"fednode/bfv/key/1\n" + binding(self.params, self.task) + packed).digest()
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -46,10 +46,6 @@ class Bfv:
         """Return the key that the holders revealed."""
         return BfvKey.joined(BfvParams.of(params), task, reveals, commitments)
 
-    def restore_key(self, params: SumParams, task: bytes, data: bytes) -> BfvKey:
-        """Return the key in `data`; compare its digest before use."""
-        return BfvKey.restore(BfvParams.of(params), task, data)
-
     def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> BfvShare:
         """Return the sum of the shares that one holder received."""
         return BfvShare.joined(BfvParams.of(params), task, shares)

@@ -262,11 +262,6 @@ class InsecurePlainSum(InsecureScheme):
                 raise Tampered(f"holder {point} revealed something else")
         return InsecureKey(params, context, _hash(*(reveals[p] for p in sorted(reveals))))
 
-    def restore_key(self, params: SumParams, task: bytes, data: bytes) -> InsecureKey:
-        if len(data) != 32:
-            raise Tampered("not a key")
-        return InsecureKey(params, _hash(params.digest(), task), data)
-
     def join(self, params: SumParams, task: bytes, shares: Mapping[int, bytes]) -> InsecureShare:
         _same_points(shares, params)
         context = _hash(params.digest(), task)
