@@ -146,8 +146,8 @@ class MemberLimits:
                 f"the round opens {terms.min_survivors} updates; my limits are {self.floor_survivors} and {most}",
             )
         # one honest update alone is not hidden by any sum
-        if terms.min_survivors - terms.assumed_colluders < 2:
-            raise PeerFault(Reason.MIN_SURVIVORS, "without the assumed colluders, fewer than two survivors are left")
+        if terms.min_survivors - max(self.colluders, terms.assumed_colluders) < 2:
+            raise PeerFault(Reason.MIN_SURVIVORS, "without the colluders, fewer than two survivors are left")
         noise = self.cost(spec, clients).noise_multiplier
         if not noise >= self.min_noise:
             raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, my minimum {self.min_noise:.4g}")

@@ -16,7 +16,7 @@ from fednode.members import member_names
 from fednode.protocol.envelope import Topic
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import frame_kind, read_hello
-from fednode.protocol.signed_requests import SignedRequest, topic_of
+from fednode.protocol.signed_requests import SignedRequest, task_of, topic_of
 from fednode.reasons import Reason
 from fednode_clients.client.client import Client, refusal
 from fednode_clients.holder.holder import Holder
@@ -107,12 +107,16 @@ class MemberParts:
     layout: Callable[[NodeContext], Layout | None] = any_layout
 
 
-def subject_of(frame: bytes) -> Topic:
-    """The task, round and spec of a request, for its refusal; task "unreadable" if it cannot be parsed."""
+UNREADABLE = Topic("unreadable")
+"""What is refused, if not even the task of a request can be read."""
+
+
+def claimed(seal: bytes) -> Topic:
+    """The task that a signature names, for the refusal of a request that is not known to be the node's."""
     try:
-        return topic_of(frame)
-    except (PeerFault, MemoryError):
-        return Topic("unreadable")
+        return Topic(task_of(seal))
+    except PeerFault:
+        return UNREADABLE
 
 
 def storage_fault(error: StoreError) -> PeerFault:
@@ -178,16 +182,17 @@ class Members:
         Raises `ConfigError` if there is no key folder to sign with.
         """
         folder = KeyFolder.open(self._folder(place), self._parts.clock)
-        frame, kind = request.frame, frame_kind(request.frame)
+        frame, kind, about = request.frame, frame_kind(request.frame), claimed(request.seal)
         try:
             if kind == "hello":
                 nonce = read_hello(frame).hex()
                 return folder.signer.write("hello", Topic("hello"), about={"nonce": nonce}).to_bytes()
             require_authentic(folder, request)
+            about = topic_of(frame)
             if kind == "task" and role_in(frame, folder) == "client":
                 return self.client(place).take_task(frame).to_bytes()
             return self.holder(place).handle(frame).to_bytes()
         except (PeerFault, StoreError, MemoryError) as error:
             fault = fault_of(error)
         # outside the except clause, so that the memory that the error's traceback holds is free
-        return refusal(folder, subject_of(frame), fault)
+        return refusal(folder, about, fault)

@@ -25,17 +25,20 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault, StoreError
+from fednode.protocol.envelope import Topic
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
 from fednode.protocol.signed_requests import SignedRequest
+from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
-from fednode.records import ARRAYS, CHUNKS, FROZEN, SEAL, arrays_of, frame_of, seal_of, to_arrays, to_content
+from fednode.records import ARRAYS, CHUNKS, FRAME, FROZEN, arrays_of, frame_of, seal_of, to_arrays, to_content
 from fednode_clients.client.client import refusal
 from fednode_clients.client.model_copy import ModelCopy
 from fednode_clients.client.privatise import ClippedSum
 from fednode_clients.keyfolder.authentic import require_authentic
 from fednode_clients.keyfolder.folder import KeyFolder
-from fednode_clients.membership import MemberParts, Members, NodeContext, fault_of, subject_of
+from fednode_clients.keyfolder.tasks import topic
+from fednode_clients.membership import UNREADABLE, MemberParts, Members, NodeContext, claimed, fault_of
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -64,23 +67,25 @@ def limits_mod(members: Members) -> Mod:
     """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client, frame, came = members.client(node_context(context)), b"", members.clock.now()
+        client, about, came = members.client(node_context(context)), UNREADABLE, members.clock.now()
         try:
-            frame = _frame(message)
-            require_authentic(client.folder, SignedRequest(frame, seal_of(message.content)))
-            spec, parts = read_spec("round", frame)
+            request = SignedRequest(_frame(message), seal_of(message.content))
+            about = claimed(request.seal)
+            require_authentic(client.folder, request)
+            spec, parts = read_spec("round", request.frame)
+            about = topic(spec)
             chunks = arrays_of(message.content, CHUNKS) if CHUNKS in message.content else {}
             joined = client.join(spec, parts, chunks)
         except (PeerFault, StoreError, MemoryError) as error:
-            return _refused(message, client.folder, frame, fault_of(error))
+            return _refused(message, client.folder, about, fault_of(error))
         if isinstance(joined, bytes):
             reply = Message(to_content(joined), reply_to=message)
         else:
-            _put_model(message, joined)
-            message.content[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
+            message.content = _verified_content(message.content, spec, joined)
             reply = call_next(message, context)
         members.clock.sleep(client.pad(members.clock.now() - came))
-        return reply
+        # made anew: a message holds the time at which it was made
+        return Message(reply.content, reply_to=message) if reply.has_content() else reply
 
     return mod
 
@@ -100,32 +105,32 @@ def _frame(message: Message) -> bytes:
     return frame_of(message.content)
 
 
-def _refused(message: Message, folder: KeyFolder, frame: bytes, fault: PeerFault) -> Message:
-    """A signed refusal of this frame."""
-    return Message(to_content(refusal(folder, subject_of(frame), fault)), reply_to=message)
+def _refused(message: Message, folder: KeyFolder, about: Topic, fault: PeerFault) -> Message:
+    """A signed refusal of what was asked."""
+    return Message(to_content(refusal(folder, about, fault)), reply_to=message)
 
 
-def _put_model(message: Message, copy: ModelCopy) -> None:
-    """Replace the chunks in the message by the whole model."""
-    for name in (CHUNKS, SEAL):
-        message.content.pop(name, None)
-    message.content[ARRAYS] = to_arrays(copy.trained)
+def _verified_content(content: RecordDict, spec: RoundSpec, copy: ModelCopy) -> RecordDict:
+    """What training gets: the frame, the clip and the whole model. Nothing else that came, since nobody signed it."""
+    verified = RecordDict({FRAME: content[FRAME], ARRAYS: to_arrays(copy.trained)})
+    verified[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
     if copy.frozen:
-        message.content[FROZEN] = to_arrays(copy.frozen)
+        verified[FROZEN] = to_arrays(copy.frozen)
+    return verified
 
 
 def sealing_mod(members: Members) -> Mod:
     """A mod that seals the clipped sum that training returns; zeros, if it returns anything else or raises."""
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        client, frame = members.client(node_context(context)), b""
+        client, about = members.client(node_context(context)), UNREADABLE
         try:
-            frame = _frame(message)
-            spec, _ = read_spec("round", frame)
+            spec, _ = read_spec("round", _frame(message))
+            about = topic(spec)
             model = arrays_of(message.content)
             update = client.answer(spec, lambda: read_sum(call_next(message, context), Layout.of(model)))
         except (PeerFault, StoreError, MemoryError) as error:
-            return _refused(message, client.folder, frame, fault_of(error))
+            return _refused(message, client.folder, about, fault_of(error))
         return Message(to_content(update), reply_to=message)
 
     return mod

@@ -22,8 +22,8 @@ from fednode.cli import main
 from fednode.cli.progress import BarWatcher, watcher_for
 from fednode.errors import FednodeError, PeerFault, visible
 from fednode.inproc import InProcGrid
+from fednode.protocol.signed_requests import topic_of
 from fednode.server import GridChannel
-from fednode_clients.membership import subject_of
 from fednode_study.model_file import MODEL_NAME
 
 EVIL = "a\x1b[2J\rfednode: paid\x07\x9b\u202eb\u2028c\u2066"
@@ -193,7 +193,7 @@ def test_a_traceback_that_the_command_line_adds(assembly, tmp_path):
 def test_a_refusal_of_a_member_is_not_even_parsed(tmp_path, logged):
     def refusing(cohort, name, request):
         about = {"reason": "full", "detail": EVIL}
-        return [cohort.folder(name).signer.write("refusal", subject_of(request.frame), about=about).to_bytes()]
+        return [cohort.folder(name).signer.write("refusal", topic_of(request.frame), about=about).to_bytes()]
 
     cohort = FakeCohort(tmp_path)
     cohort.tell("client-1", refusing)

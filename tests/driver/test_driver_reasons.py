@@ -13,9 +13,9 @@ from fednode.driver.query import describe, read_answer
 from fednode.driver.round_log import RoundLog
 from fednode.errors import PeerFault, StoreError, TooFewHolders
 from fednode.protocol.envelope import Topic
+from fednode.protocol.signed_requests import topic_of
 from fednode_clients.keyfolder.audit_log import AuditLog
 from fednode_clients.keyfolder.state_files import StateFiles
-from fednode_clients.membership import subject_of
 
 BFV, RING = Size(clients=5), Size(clients=5, holders=5, threshold=4, dimension=50, scheme="ring")
 FULL = "refused: member-storage (the member's disk or key folder failed: No space left on device; see its log)"
@@ -41,7 +41,7 @@ def fill(monkeypatch):
 def refusing(reason, detail):
     def conduct(cohort, name, request):
         about = {"reason": reason, "detail": detail}
-        return [cohort.folder(name).signer.write("refusal", subject_of(request.frame), about=about).to_bytes()]
+        return [cohort.folder(name).signer.write("refusal", topic_of(request.frame), about=about).to_bytes()]
 
     return conduct
 

@@ -60,11 +60,12 @@ print(json.dumps([*state(), child]))
 @pytest.mark.parametrize("call", ["client", "holder", "query"])
 def test_a_member_with_a_key_folder_of_its_own_closes_its_process(keys: Path, call: str) -> None:
     code = f"""
-from fednode.protocol.requests import ask_frame
+from fednode.protocol.requests import hello_request
+from fednode.protocol.signed_requests import SignedRequest
 from fednode_clients.membership import MemberParts, Members, NodeContext
 members, place = Members(MemberParts()), NodeContext(1, {{"key-folder": sys.argv[1]}}, {{}})
 before = state()[0]
-members.{call}(place, *((ask_frame("hello", "hello"), "hello") if "{call}" == "query" else ()))
+members.{call}(place, *((SignedRequest(hello_request(bytes(32))),) if "{call}" == "query" else ()))
 print(json.dumps([before, state()]))
 """
     assert told(code, keys) == [OPEN, SHUT]

@@ -87,11 +87,17 @@ def test_every_joined_round_stands_in_the_record_with_its_cost(member):
     assert member.costs() == [event(4).to_dict()]
 
 
-@pytest.mark.parametrize(("own", "of_the_task", "counted"), [(0, 0, 5), (0, 2, 3), (2, 1, 3), (1, 2, 3), (9, 0, 1)])
-def test_noise_of_the_members_own_colluders_does_not_count_and_its_own_always_does(tmp_path, own, of_the_task, counted):
+@pytest.mark.parametrize(("own", "of_the_task", "counted"), [(0, 0, 5), (0, 2, 3), (2, 1, 3), (1, 2, 3), (3, 0, 2)])
+def test_noise_of_the_members_own_colluders_does_not_count(tmp_path, own, of_the_task, counted):
     member = Member(tmp_path, colluders=own, min_noise=0.0)
     member.join(member.spec(assumed_colluders=of_the_task))
     assert member.costs() == [event(counted).to_dict()]
+
+
+@pytest.mark.parametrize(("own", "of_the_task"), [(4, 0), (0, 4), (9, 1)])
+def test_a_round_that_leaves_it_alone_with_colluders_is_refused(tmp_path, own, of_the_task):
+    member = Member(tmp_path, colluders=own, min_noise=0.0)
+    assert member.reason(member.spec(assumed_colluders=of_the_task)) == "min-survivors"
 
 
 def test_it_joins_as_many_rounds_as_fit_and_no_more_also_after_a_restart(member):

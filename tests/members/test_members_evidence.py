@@ -58,6 +58,15 @@ def test_rounds_that_follow_each_other_are_no_evidence(cohort, capsys):
     assert TASK not in capsys.readouterr().out
 
 
+def test_a_request_about_a_far_round_does_not_hide_two_specs(cohort):
+    spec = spec_of(cohort)
+    asked(cohort, "client-1", "round", replace(spec, round=1_000_000))
+    for digest in (b"a" * 32, b"b" * 32):
+        asked(cohort, "client-1", "round", replace(spec, round=7, model_digest=digest))
+        asked(cohort, "client-1", "round", replace(spec, round=8))
+    assert len(evidence(cohort.folder("client-1"))) == 1
+
+
 def test_what_the_node_did_not_sign_proves_nothing(cohort):
     spec = spec_of(cohort)
     other = replace(spec, model_digest=b"m" * 32)

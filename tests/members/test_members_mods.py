@@ -1,5 +1,6 @@
 """The two mods around a training function, and the answers of `Members`: nothing leaves that is not sealed."""
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -140,6 +141,35 @@ def test_the_time_of_an_answer_tells_no_more_than_its_pad(tmp_path, pad):
     trained, again = [2.0, 11.0, 4.0, 16.0], [0.0] * 4
     padded = ([15.0, 15.0, 15.0, 30.0], again)
     assert (taken[::2], taken[1::2]) == (padded if pad else (trained, again))
+
+
+def test_a_message_says_that_it_was_made_after_the_pad(tmp_path):
+    stage, ended = Stage(tmp_path, wide_limits(pad=15.0)), []
+    stage.kit.clock.sleep = lambda _: ended.append(time.time())
+    for _ in range(2):
+        reply = stage.reply(stage.message(), honest)
+        assert reply.metadata.created_at >= ended[-1]
+
+
+def test_what_nobody_signed_does_not_reach_training(stage):
+    message = stage.message()
+    for name in ("frozen", "settings", "arrays"):
+        message.content[name] = to_arrays({"w": np.full(3, np.nan, np.float32)})
+    assert stage.run(message, honest).head.kind == "update"
+    (seen,) = stage.seen
+    assert set(seen.content) == {"fednode", "arrays", "terms"}
+    assert all(np.array_equal(array, ARRAYS[name]) for name, array in arrays_of(seen.content).items())
+
+
+def test_the_panic_of_an_extension_sends_zeros(tmp_path):
+    class Panic(BaseException):
+        pass
+
+    assert check_zeros(tmp_path, failing(Panic("secret")))["reason"] == "Panic"
+    for ending in (KeyboardInterrupt, SystemExit):
+        stage = Stage(tmp_path / ending.__name__)
+        with pytest.raises(ending):
+            stage.reply(stage.message(), failing(ending()))
 
 
 def test_a_round_below_the_floor_is_refused_before_training(tmp_path):
@@ -304,7 +334,7 @@ def test_a_member_without_the_memory_refuses_and_goes_on(stage, monkeypatch):
             ),
         ]
     for envelope in (Envelope.from_bytes(frame, 0) for frame in frames):
-        assert reason_of(envelope) == "member-memory" and envelope.head.task == "unreadable"
+        assert reason_of(envelope) == "member-memory" and envelope.head.task == TASK
     with monkeypatch.context() as small:
         small.setattr("fednode_clients.client.client.seal", spent)
         assert reason_of(stage.run(stage.message(), honest)) == "member-memory"
@@ -381,7 +411,13 @@ def test_a_function_that_raises_sends_zeros_and_only_the_owner_learns_why(tmp_pa
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 
-def full_disk(*_):
+_PUT = StateFiles.put
+
+
+def full_disk(*arguments):
+    if isinstance(arguments[0], StateFiles) and len(arguments) == 3 and not arguments[1].startswith("sealed/"):
+        # the state of a request, before the update is kept
+        return _PUT(*arguments)
     raise StoreError("could not write /keys/secret/record.jsonl") from OSError(28, "No space left on device")
 
 
@@ -403,7 +439,9 @@ def test_a_disk_that_fails_is_a_signed_refusal_that_says_so(stage, monkeypatch, 
     assert reason_of(envelope) == "member-storage" and len(stage.seen) == trained
     detail = envelope.about.text("detail", 512)
     assert "No space left on device" in detail and "secret" not in detail
-    assert (envelope.head.round, envelope.head.spec) == (1, stage.spec.digest())
+    # its own state tells whose request it is
+    known = part is not StateFiles or verb == "put"
+    assert (envelope.head.task, envelope.head.round) == (TASK, int(known))
     # a round that was recorded and not kept is not sealed a second time
     assert stage.run(stage.message(), honest).head.kind == ("refusal" if verb == "put" else "update")
 
@@ -430,7 +468,7 @@ def test_a_refused_query_names_what_it_is_about(stage):
     assert (opened.head.task, opened.head.round, opened.head.spec) == (TASK, 1, stage.spec.digest())
     assert reason_of(opened) == "bad-request"
     junk = query(stage, b"junk")
-    assert junk.head.task == "unreadable" and reason_of(junk) == "malformed"
+    assert junk.head.task == TASK and reason_of(junk) == "malformed"
 
 
 def test_limits_come_from_the_members_own_configuration(tmp_path):

@@ -165,22 +165,23 @@ class Client:
         `PeerFault`: NO_CONSENT for a spec that `join` did not pass or that was answered since, SECOND_SPEC, ROUND_CAP,
         PAST_ROUND or BUDGET for one that was overtaken; `StoreError`, `MemoryError`.
         """
-        if spec.digest() not in self._joined:
+        joined = self._joined.pop(spec.digest(), None)
+        if joined is None:
             raise PeerFault(Reason.NO_CONSENT, f"round {spec.round} of {spec.task} was not joined under this spec")
         bounded, failed = _bounded(spec, train)
         with exclusive(self.folder):
             earlier = self._earlier(spec)
-            frame = self._sealed(spec, bounded) if earlier is None else earlier
+            frame = self._sealed(spec, joined, bounded) if earlier is None else earlier
             # after the update is kept, so that a disk that this fills refuses nothing
             if failed is not None:
                 note_untrained(self.folder.state, spec, failed)
         return frame
 
-    def _sealed(self, spec: RoundSpec, bounded: Bounded) -> bytes:
+    def _sealed(self, spec: RoundSpec, joined: _JoinedRound, bounded: Bounded) -> bytes:
         _, sealer = self._task(spec.task)
         noised = add_noise(bounded, spec.terms, self._rng)
         sealed = seal(noised, spec, sealer, self._rng)
-        joined, digest = self._joined[sealed.spec_digest], sealed.spec_digest
+        digest = sealed.spec_digest
         attached = {
             box_name(point): seal_box(key, sealed.sealing.shares[point], box_context(digest, self.folder.name, holder))
             for point, (holder, key) in joined.keys.items()
@@ -191,7 +192,6 @@ class Client:
             attached[BASIS] = joined.basis.to_bytes()
         frame = self.folder.signer.write("update", topic(spec), sealed.sealing.payload, about, attached).to_bytes()
         # the record first: if the process dies before the update is stored, the round is never sealed a second time
-        del self._joined[digest]
         entry = {"joined": spec.task, "round": spec.round, "version": spec.model_version, "spec": digest.hex()}
         self.folder.audit_log.append(entry | {"cost": self._cost(spec).to_dict()})
         self.folder.state.put(f"sealed/{spec.task}", digest + frame)
@@ -227,7 +227,10 @@ def _bounded(spec: RoundSpec, train: Callable[[], ClippedSum]) -> tuple[Bounded,
         if total.vector.shape != (dimension,) or total.vector.dtype != np.float64:
             raise ValueError(f"{total.vector.dtype} {total.vector.shape} for a sum of {dimension} float64 values")
         return bound(total, spec.terms), None
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # the panic of a compiled extension is no `Exception`
         log.exception("training failed, so zeros are sent")
         failed = type(error).__name__
     # outside the except clause, so that the memory that the error's traceback holds is free

@@ -1,7 +1,7 @@
 """Proof that a node asked about two specs of one round: both of its signatures, kept for the member's owner.
 
-The signature of the last round is in `state/`; a pair is a file in `evidence/`, which outlives the task. Whoever holds
-the cohort file can check it: it names the node's key.
+The signature of each of the last rounds is in `state/`; a pair is a file in `evidence/`, which outlives the task.
+Whoever holds the cohort file can check it: it names the node's key.
 """
 
 import json
@@ -21,6 +21,9 @@ from fednode_crypto import CryptoError
 from fednode_crypto.identity import VerifyKey
 
 _FOLDER: Final = "evidence"
+_ROUNDS: Final = 256
+"""Rounds of which a signature is kept: one for each rest of the round's number."""
+
 _MOST: Final = 100
 """Most pairs: a node that goes on does not fill the member's disk."""
 
@@ -44,20 +47,19 @@ class TwoSpecs:
 
 
 def note_request(folder: KeyFolder, seal: bytes, cohort: Cohort) -> None:
-    """Remember a verified signature of this cohort's node, and keep a pair if it contradicts the last one.
+    """Remember a verified signature of this cohort's node, and keep a pair if it contradicts an earlier one.
 
-    A round that is asked about again after a later one is not compared: the member refuses it as past. Raises
-    `StoreError`.
+    Raises `StoreError`.
     """
     signed = Signed.from_bytes(seal)
-    topic, name = signed.head.topic, f"seal/{signed.head.task}"
+    topic, name = signed.head.topic, f"seal/{signed.head.task}/{signed.head.round % _ROUNDS}"
     if topic.spec == NO_SPEC:
         return
     kept = folder.state.get(name)
     before = None if kept is None else Signed.from_bytes(kept)
-    if before is None or before.head.round < topic.round:
+    if before is None or before.head.round != topic.round:
         folder.state.put(name, seal)
-    elif before.head.round == topic.round and before.head.spec != topic.spec:
+    elif before.head.spec != topic.spec:
         _keep(folder, TwoSpecs(cohort.node, cohort.digest(), (before, signed)))
 
 

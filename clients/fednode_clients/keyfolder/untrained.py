@@ -23,7 +23,7 @@ def note_untrained(state: StateFiles, spec: RoundSpec, reason: str) -> None:
         rounds = int(str(untrained(state).get("rounds", 0))) + 1
         note = {"untrained": spec.task, "round": spec.round, "reason": reason, "rounds": rounds}
         state.put(_NAME, canonical(note))
-    except (StoreError, ValueError) as fault:
+    except (StoreError, ValueError, TypeError) as fault:
         log.warning("could not note a round without training: %s", fault)
 
 

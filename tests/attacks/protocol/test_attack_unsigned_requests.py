@@ -129,3 +129,13 @@ def test_a_repeated_hello_binds_nobody(cohort, monkeypatch, defended):
 
     assert "holder-1" in found_with(cohort, listening)
     assert ("holder-1" in found_with(cohort, lambda _: heard[0])) == (not defended)
+
+
+def test_a_refusal_on_demand_is_about_no_round(cohort):
+    """It cannot be passed off as an answer to the node's own request for this round."""
+    frame = cohort.asked("confirm")[0][1].frame
+    for seal in (b"", b"junk", sign_request(Signer("node", SigningKey.generate()), "holder-1", frame)):
+        said = Envelope.from_bytes(cohort.members("holder-1").query(place("holder-1"), SignedRequest(frame, seal)), 0)
+        assert (said.head.kind, said.head.round, said.head.spec) == ("refusal", 0, bytes(32))
+    asked = Envelope.from_bytes(cohort.members("holder-1").query(place("holder-1"), cohort.signed("holder-1", frame)), 0)
+    assert asked.head.round == 1

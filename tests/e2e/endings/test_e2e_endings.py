@@ -153,10 +153,10 @@ def test_a_run_folder_that_cannot_be_made(tmp_path):
 def test_what_the_node_noticed_of_its_members_is_a_deviation(tmp_path, monkeypatch):
     honest = GridChannel._bind
 
-    def twice(channel, node, reply):
-        honest(channel, node, reply)
+    def twice(channel, node, *rest):
+        honest(channel, node, *rest)
         if node == 105:
-            honest(channel, node + 100, reply)
+            honest(channel, node + 100, *rest)
 
     monkeypatch.setattr(GridChannel, "_bind", twice)
     said: list[str] = []
