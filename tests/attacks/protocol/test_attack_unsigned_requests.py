@@ -137,5 +137,7 @@ def test_a_refusal_on_demand_is_about_no_round(cohort):
     for seal in (b"", b"junk", sign_request(Signer("node", SigningKey.generate()), "holder-1", frame)):
         said = Envelope.from_bytes(cohort.members("holder-1").query(place("holder-1"), SignedRequest(frame, seal)), 0)
         assert (said.head.kind, said.head.round, said.head.spec) == ("refusal", 0, bytes(32))
-    asked = Envelope.from_bytes(cohort.members("holder-1").query(place("holder-1"), cohort.signed("holder-1", frame)), 0)
+    asked = Envelope.from_bytes(
+        cohort.members("holder-1").query(place("holder-1"), cohort.signed("holder-1", frame)), 0
+    )
     assert asked.head.round == 1
