@@ -210,24 +210,6 @@ class RedisBackend:
         """What this backend wrote and still counts as there, and its counts since it was made."""
         return self._index.usage()
 
-    def lost_pins(self) -> tuple[str, ...]:
-        """The keys of pinned values that are gone, sorted. Asks the server for each, without fetching it.
-
-        A value that was changed but not in its length is found by `get` only, and is among them from then on.
-        """
-        lost: list[str] = []
-        pins = self._index.pins()
-        for start in range(0, len(pins), _BATCH):
-            batch = pins[start : start + _BATCH]
-            whole = self._values.whole([(key, noted.generation) for key, noted in batch])
-            suspects = [key for (key, noted), fine in zip(batch, whole, strict=True) if not fine or noted.lost]
-            for key in suspects:
-                try:
-                    self._explained(key, None)
-                except PinLost:
-                    lost.append(key)
-        return tuple(sorted(lost))
-
     def follow(self) -> Feed:
         """A connection of its own that reports every change in this namespace. Raises `StoreError`."""
         return self._values.follow()

@@ -53,11 +53,6 @@ class WriteIndex:
         """The last write of `key`, if it was not deleted since."""
         return self._index.entries.get(key)
 
-    def pins(self) -> list[tuple[str, WrittenEntry]]:
-        """All pinned entries, the lost ones too."""
-        with self._lock:
-            return [(key, entry) for key, entry in self._index.entries.items() if entry.pinned]
-
     def admit(self, key: str, entry: WrittenEntry, now: float) -> None:
         """Reserve room for a write until it is noted or released. Raises `StoreFull`."""
         with self._lock:

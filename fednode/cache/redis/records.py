@@ -204,29 +204,6 @@ class RedisValues:
             self._unlink([self._pieces(key, manifest)])
         return manifest
 
-    def whole(self, keys: Sequence[tuple[str, bytes]]) -> list[bool]:
-        """For each key and generation: whether the record and all its pieces are there, with the right lengths.
-
-        Fetches a few bytes of each, so only `read` finds bytes that were changed.
-        """
-        heads = self._link.run([self.head(key) for key, _ in keys])
-        asked: list[list[Command]] = []
-        for (key, generation), head in zip(keys, heads, strict=True):
-            manifest = self.manifest(head)
-            ours = manifest is not None and manifest.generation == generation
-            asked.append(self._ends(key, manifest) if manifest is not None and ours else [])
-        answers = iter(self._link.run([command for commands in asked for command in commands]))
-        sizes = [[isinstance(one, bytes) and len(one) == 1 for one in islice(answers, len(each))] for each in asked]
-        return [bool(each) and all(each) for each in sizes]
-
-    def _ends(self, key: str, manifest: Manifest) -> list[Command]:
-        """Ask for the last byte of each part and the one after it: exactly one byte must come."""
-        if not manifest.count:
-            last = HEAD_BYTES + manifest.size - 1
-            return [("GETRANGE", self.names.record(key), last, last + 1)]
-        names = self._pieces(key, manifest)
-        return [("GETRANGE", name, size - 1, size) for name, size in zip(names, manifest.lengths, strict=True)]
-
     def _pieces(self, key: str, written: WrittenEntry | Manifest | None) -> list[bytes]:
         return self.names.pieces(key, written.generation, written.count) if written and written.count else []
 
