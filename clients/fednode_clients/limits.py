@@ -102,10 +102,11 @@ class MemberLimits:
         """Return if a task's secure sum is within these limits. Raises `PeerFault`: SCHEME_FLOOR, LOW_THRESHOLD."""
         if params.scheme not in self.schemes:
             mine = ", ".join(self.schemes)
-            raise PeerFault(Reason.SCHEME_FLOOR, f"the sum is {params.scheme}; in my configuration schemes is {mine}")
+            raise PeerFault(Reason.SCHEME_FLOOR, f"the sum is {params.scheme}, schemes is {mine}")
         least = max(self.min_threshold, least_threshold(params.holders, self.max_corrupt))
         if params.threshold < least:
-            raise PeerFault(Reason.LOW_THRESHOLD, f"{params.threshold} of {params.holders} open, my minimum is {least}")
+            why = f"min-threshold is {self.min_threshold} and max-corrupt {self.max_corrupt}, which 2t - k must exceed"
+            raise PeerFault(Reason.LOW_THRESHOLD, f"{params.threshold} of {params.holders} open, {least} must: {why}")
 
     def cost(self, spec: RoundSpec, clients: int) -> DiscreteGaussianSum:
         """What the round costs this member's data at most: opened over as few updates as its terms allow.
@@ -126,11 +127,11 @@ class MemberLimits:
     def check_model(self, outline: Outline, arrays: Mapping[str, NDArray[np.float32]]) -> None:
         """Return if the model is within these limits, frozen arrays too. Raises `PeerFault` BAD_MODEL."""
         if len(outline.names) > self.max_arrays:
-            raise PeerFault(Reason.BAD_MODEL, f"{len(outline.names)} arrays, my maximum is {self.max_arrays}")
+            raise PeerFault(Reason.BAD_MODEL, f"{len(outline.names)} arrays, max-arrays is {self.max_arrays}")
         for array in arrays.values():
             # also refuses NaN, which is not below anything
             if not max(array.max(), -array.min()) <= self.max_weight:
-                raise PeerFault(Reason.BAD_MODEL, f"a value is not finite or above my maximum of {self.max_weight:g}")
+                raise PeerFault(Reason.BAD_MODEL, f"a value is not finite or above max-weight {self.max_weight:g}")
 
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.
@@ -141,23 +142,22 @@ class MemberLimits:
         most = min(clients, spec.sum_params.summands)
         # a floor out of reach would make each client believe that many others add noise too
         if not self.floor_survivors <= terms.min_survivors <= most:
-            raise PeerFault(
-                Reason.MIN_SURVIVORS,
-                f"the round opens {terms.min_survivors} updates; my limits are {self.floor_survivors} and {most}",
-            )
+            allowed = f"{self.floor_survivors} (floor-survivors) to {most} are allowed"
+            raise PeerFault(Reason.MIN_SURVIVORS, f"the round opens {terms.min_survivors} updates; {allowed}")
         # one honest update alone is not hidden by any sum
         if terms.min_survivors - max(self.colluders, terms.assumed_colluders) < 2:
             raise PeerFault(Reason.MIN_SURVIVORS, "without the colluders, fewer than two survivors are left")
         noise = self.cost(spec, clients).noise_multiplier
         if not noise >= self.min_noise:
-            raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {noise:.4g}, my minimum {self.min_noise:.4g}")
+            known = f"{noise:.4g} without that of {max(self.colluders, terms.assumed_colluders)} (colluders)"
+            raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {known}, min-noise is {self.min_noise:.4g}")
         if spec.sum_params.value_bound < update_headroom(terms, spec.sum_params.dimension):
             # checked before training: a refusal afterwards would depend on the data
             raise PeerFault(Reason.NO_ROOM, "the sum has no room for one honest update")
         if terms.staleness > self.max_staleness:
-            raise PeerFault(Reason.STALENESS, f"staleness is {terms.staleness}, my maximum {self.max_staleness}")
+            raise PeerFault(Reason.STALENESS, f"staleness is {terms.staleness}, max-staleness {self.max_staleness}")
         if spec.round > self.max_rounds:
-            raise PeerFault(Reason.ROUND_CAP, f"round {spec.round} of {spec.task}, my maximum is {self.max_rounds}")
+            raise PeerFault(Reason.ROUND_CAP, f"round {spec.round} of {spec.task}, max-rounds is {self.max_rounds}")
 
 
 def _needs(run: Mapping[str, object]) -> dict[str, object]:

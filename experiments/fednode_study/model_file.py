@@ -54,6 +54,11 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str], Featur
     try:
         with safe_open(str(path), framework="np") as file:
             metadata = dict(file.metadata() or {})
+            if "labels" not in metadata:
+                raise DataError(
+                    f"{path} names no labels and takes no texts: its node knew its arrays alone; whoever has records "
+                    "loads them with safetensors"
+                )
             arrays = {name: file.get_tensor(name) for name in ("weight", "bias")}
         labels = [str(label) for label in json.loads(metadata["labels"])]
         shapes = (arrays["weight"].shape, arrays["bias"].shape)

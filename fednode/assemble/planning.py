@@ -15,7 +15,7 @@ from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode.reasons import Reason
-from fednode.reports.figures import bound, plural
+from fednode.reports.figures import LOOSER, bound, plural
 from fednode.settings import RunSettings
 from fednode_clients.limits import MemberLimits
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
@@ -63,7 +63,7 @@ class Plan:
             "model": f"{self.workload.model}, {params.dimension:,} parameters",
             "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: one record",
-            "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence",
+            "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),
@@ -141,9 +141,10 @@ def _refused_by_default(settings: RunSettings, terms: Terms, params: SumParams) 
         limits.check_sum(params)
         limits.check(spec, settings.clients)
         if not cost <= limits.max_epsilon:
-            raise PeerFault(Reason.BUDGET, f"epsilon {bound(cost)} over all rounds, as a member counts")
+            counted = f"with colluders {limits.colluders} all rounds cost epsilon {bound(cost)}"
+            raise PeerFault(Reason.BUDGET, f"{counted}, max-epsilon is {limits.max_epsilon:g}")
     except PeerFault as fault:
-        return [f"members with keys of their own refuse this by default: {fault.detail} ({fault.reason})"]
+        return [f"members with keys of their own and the default limits refuse this: {fault.detail} ({fault.reason})"]
     return []
 
 

@@ -42,6 +42,7 @@ def run_record(session: Session, error: BaseException | None) -> RunRecord:
     plan, settings = session.plan, session.plan.settings
     spending = session.spending()
     rounds = _rounds(session, spending)
+    unfinished = _unfinished(session, rounds)
     return RunRecord(
         run_id=session.run_id,
         version=__version__,
@@ -57,7 +58,8 @@ def run_record(session: Session, error: BaseException | None) -> RunRecord:
         claims=claims(plan.terms, plan.sum_params, _reached(plan, spending, rounds)),
         rounds=tuple(rounds),
         warnings=plan.warnings,
-        deviations=_deviations(session, spending, rounds),
+        deviations=(*_deviations(session, spending, rounds), *unfinished.values()),
+        unfinished=tuple(unfinished),
     )
 
 
@@ -103,7 +105,7 @@ def _priced(spending: Spending, record: RoundRecord) -> RoundRecord:
 
 def _sentence(released: int, rounds: int, error: BaseException | None) -> str:
     if error is None:
-        return "the only round was released" if rounds == 1 else f"all {rounds} rounds were released"
+        return {1: "the only round was", 2: "both rounds were"}.get(rounds, f"all {rounds} rounds were") + " released"
     if not released:
         return f"no round was released; {describe_error(error)}"
     return f"{plural(released, 'round')} {'was' if released == 1 else 'were'} released; {describe_error(error)}"
@@ -206,13 +208,15 @@ def _deviations(session: Session, spending: Spending, rounds: list[RoundRecord])
     charged = {charge.round_number for charge in spending.charges}
     found += [f"Round {record.round} ended without a release: {record.reason}." for record in failed]
     found += [f"Round {record.round} was charged all the same." for record in failed if record.round in charged]
-    # the sum of such a round was opened all the same
+    return tuple(found)
+
+
+def _unfinished(session: Session, rounds: list[RoundRecord]) -> dict[int, str]:
+    """The rounds whose sum was opened and whose model was not saved or not tested, each with a sentence."""
     open_ended = {*session.broken, *range(session.tested + 1, session.plan.settings.rounds + 1)}
-    unfinished = [record for record in rounds if record.released and record.round in open_ended]
-    return (*found, *(_unfinished(session, record) for record in unfinished))
-
-
-def _unfinished(session: Session, record: RoundRecord) -> str:
-    done = "tested" if session.saved >= record.round else "saved"
-    broken = f": {session.broken[record.round]}" if record.round in session.broken else ""
-    return f"Round {record.round} was released, but its model was not {done}{broken}."
+    found = {}
+    for number in (record.round for record in rounds if record.released and record.round in open_ended):
+        done = "tested" if session.saved >= number else "saved"
+        broken = f": {session.broken[number]}" if number in session.broken else ""
+        found[number] = f"Round {number} was released, but its model was not {done}{broken}."
+    return found

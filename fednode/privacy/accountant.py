@@ -2,7 +2,7 @@
 
 `epsilon` is the number that budgets and reports use: the exact cost of a Gaussian mechanism of which every opened sum
 is a post-processing, proven in docs/privacy.md. `renyi_epsilon` bounds the same releases by another proof, which is
-never below it and 5 to 15 % above it: the cross-check.
+never below it, and 4 to 12 % above it in most runs (docs/privacy.md): the cross-check.
 """
 
 import math

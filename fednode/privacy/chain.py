@@ -22,7 +22,7 @@ _LAST_ROUND = 2**53
 _HEADER_KEYS = frozenset({"budget", "hash", "kind", "previous", "task", "time", "version"})
 _ENTRY_KEYS = frozenset({"epsilon_after", "event", "hash", "kind", "previous", "round", "survivors", "time"})
 # Sorted keys make these the first bytes of every header and of every entry.
-_HEADER_START, _ENTRY_START = b'{"budget":', b'{"epsilon_after":'
+HEADER_START, _ENTRY_START = b'{"budget":', b'{"epsilon_after":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _is_torn(tail: bytes, *, is_header: bool) -> bool:
 
     A whole object without a newline is not torn: either only its newline is missing, or it was changed.
     """
-    start = _HEADER_START if is_header else _ENTRY_START
+    start = HEADER_START if is_header else _ENTRY_START
     if tail[: len(start)] != start[: len(tail)]:
         return False
     try:

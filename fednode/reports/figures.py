@@ -6,6 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from fednode.reports.run_record import NamedReason
 
+LOOSER = "a looser bound, which does not count against the budget"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 

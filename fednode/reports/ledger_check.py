@@ -5,9 +5,9 @@ from pathlib import Path
 
 from fednode.errors import DataError, StoreError
 from fednode.privacy import epsilon, renyi_epsilon
-from fednode.privacy.chain import ChargeRecord, History, replay
+from fednode.privacy.chain import HEADER_START, ChargeRecord, History, replay
 from fednode.reports import JSON_NAME
-from fednode.reports.figures import bound, plural
+from fednode.reports.figures import LOOSER, bound, plural
 
 _CHAIN = "no line was changed, dropped or moved since the chain was written"
 _LIMIT = "only a head that was noted elsewhere reveals a ledger that was cut at its end or rewritten"
@@ -31,7 +31,7 @@ def ledger_lines(path: Path) -> list[str]:
         f"task       {history.header.task}",
         *(_charge_line(entry.charge) for entry in history.entries),
         f"spent      epsilon {bound(spent)} of {limit}, priced again from {plural(len(events), 'charge')}",
-        f"checked    epsilon {bound(renyi)} by Renyi divergence",
+        f"checked    epsilon {bound(renyi)} by Renyi divergence: {LOOSER}",
         f"head       {history.head}",
         f"{_CHAIN}; {compared}",
     ]
@@ -39,9 +39,12 @@ def ledger_lines(path: Path) -> list[str]:
 
 def _history(path: Path) -> History:
     try:
-        found = replay(path.read_bytes(), str(path))
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; name the ledger.jsonl of a run") from error
+    if not HEADER_START.startswith(content[: len(HEADER_START)]):
+        raise DataError(f"{path} is no ledger, or its start was changed; name the ledger.jsonl of a run")
+    found = replay(content, str(path))
     if found.torn and found.history.header is not None:
         raise StoreError(
             f"{path}: its last line is incomplete: the node was stopped while it wrote, or the file was cut; a node "

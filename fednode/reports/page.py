@@ -72,6 +72,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
+    environment.globals["looser"] = figures.LOOSER
     names = ("bound", "duration", "left", "moment", "number", "percent", "percent_bound", "plural", "printable",
              "reasons", "size")  # fmt: skip
     environment.filters.update({name: getattr(figures, name) for name in names}, exp=math.exp, setting=_setting)

@@ -190,7 +190,8 @@ class RunRecord:
     """A whole run. `outcome` is one word, such as "finished", "stopped" or "failed"; `outcome_sentence` explains it.
 
     `settings` are all settings as resolved, JSON-safe. `warnings` are sentences: what was known to be weak before the
-    first round; `deviations` are what then made the guarantee, or the run, weaker than planned.
+    first round; `deviations` are what then made the guarantee, or the run, weaker than planned. `unfinished` are the
+    rounds that were released and whose model was not saved or not tested.
     """
 
     run_id: str
@@ -208,6 +209,7 @@ class RunRecord:
     rounds: tuple[RoundRecord, ...]
     warnings: tuple[str, ...]
     deviations: tuple[str, ...]
+    unfinished: tuple[int, ...] = ()
 
     @property
     def released(self) -> tuple[RoundRecord, ...]:

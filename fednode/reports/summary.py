@@ -1,6 +1,7 @@
 """The table that a run prints at its end."""
 
 from fednode.reports.figures import (
+    LOOSER,
     bound,
     duration,
     names,
@@ -23,7 +24,7 @@ def summary_rows(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Rounds", _rounds(record)),
         ("Accuracy", _accuracy(record)),
         ("Privacy spent", _privacy(record)),
-        ("Cross-check", f"epsilon {bound(record.guarantee.renyi)} by Renyi divergence"),
+        ("Cross-check", f"epsilon {bound(record.guarantee.renyi)} by Renyi divergence: {LOOSER}"),
         ("Attack view", _attack(record)),
         ("Survivors", _survivors(record)),
         *_troubles(record),

@@ -99,8 +99,30 @@ COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_r
     ],
 )
 def test_a_plan_says_what_members_with_default_limits_would_refuse(changes, code):
-    told = plan_task(RunSettings(**changes), COUNTS).warnings
-    assert [text.rsplit("(")[-1] for text in told if "by default" in text] == ([f"{code})"] if code else [])
+    told = [text for text in plan_task(RunSettings(**changes), COUNTS).warnings if "the default limits" in text]
+    assert [text.rsplit("(")[-1] for text in told] == ([f"{code})"] if code else [])
+    # it is the node that speaks
+    assert not any(" my " in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"threshold": 3}, ("min-threshold is 2", "max-corrupt 1,", " 4 must")),
+        ({"holders": 3, "threshold": 2}, ("max-corrupt 1,", " 3 must")),
+        ({"staleness": 1}, ("max-staleness 0",)),
+        ({"epsilon": 9.0}, ("colluders 1", "max-epsilon is 8 ")),
+        # two clients of which one might collude: the noise of the other alone is too little
+        (
+            {"clients": 2, "min_survivors": 2, "assumed_colluders": 0, "rounds": 1},
+            ("without that of 1 (colluders)", "min-noise is 0.5 "),
+        ),
+    ],
+)
+def test_the_warning_names_the_limit_to_change_and_its_value(changes, named):
+    few = Workload(layout=Layout(("weight",), ((64,),)), records=40, max_records=20)
+    (told,) = (text for text in plan_task(RunSettings(**changes), few).warnings if "the default limits" in text)
+    assert [words for words in named if words not in told] == []
 
 
 @pytest.mark.parametrize("changes", [{}, {"clients": 7, "assumed_colluders": 2, "epsilon": 3.0, "rounds": 41}])

@@ -54,6 +54,20 @@ def test_a_ledger_that_does_not_end_where_the_report_says_is_an_error(run, capsy
     assert "the ledger was cut or continued since the report was written" in shown.err and shown.out == ""
 
 
+@pytest.mark.parametrize("name", ["report.json", "model.safetensors"])
+def test_a_file_that_is_no_ledger_is_called_that(run, capsys, name):
+    (run / "model.safetensors").write_bytes(b"\x90\x00{}")
+    assert main(["ledger", str(run / name)]) == 3
+    assert f"{run / name} is no ledger" in capsys.readouterr().err
+
+
+def test_a_line_that_was_changed_is_an_error_with_its_number(run, capsys):
+    file = run / "ledger.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'"epsilon":8.0', b'"epsilon":9.0', 1))
+    assert main(["ledger", str(file)]) == 8
+    assert "line 1" in capsys.readouterr().err
+
+
 def test_a_last_line_without_an_end_is_no_fact_about_a_crash(run, capsys):
     file = run / "ledger.jsonl"
     file.write_bytes(file.read_bytes()[:-5])

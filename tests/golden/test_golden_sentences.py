@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.smallrun import messages
+from safetensors.numpy import save
 
 from fednode.cli import main
 
@@ -95,9 +96,11 @@ COMMANDS = [
     "fednode predict nowhere hello",
     "fednode predict junk hello",
     "fednode predict junk hello ' '",
+    "fednode predict bare hello",
     "fednode ledger nowhere",
     "fednode ledger empty.csv",
     "fednode ledger good.csv",
+    "fednode ledger junk/report.json",
     # keys
     "fednode keys init members/ann",
     "fednode keys init members/ann --enrolment --name ann",
@@ -146,6 +149,8 @@ def place(tmp_path_factory):
         "wide.csv": b"text,label\na,b\na,b,c\n",
         "one.csv": b"text,label\na,b\nc,b\n",
         "junk/model.safetensors": b"junk",
+        "bare/model.safetensors": save({"kernel": np.ones(2, np.float32)}, metadata={"run": "a-run"}),
+        "junk/report.json": b'{"kind":"fednode-report"}\n',
     }
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from fednode.privacy import (
     DiscreteGaussianSum,
+    NoiseRequest,
     attack_advantage,
     attack_tpr,
     epsilon,
     gaussian_epsilon_of_mu,
     gaussian_mu,
+    local_variance,
     renyi_epsilon,
 )
 
@@ -184,6 +186,20 @@ def test_an_opened_sum_is_a_post_processing_of_a_continuous_gaussian(variance, s
 def test_the_cross_check_is_never_below_the_number(event, rounds, delta):
     events = [replace(event, local_variance=event.local_variance + 10_000)] * rounds
     assert renyi_epsilon(events, delta) >= epsilon(events, delta) * (1.0 - 1e-9)
+
+
+def test_the_cross_check_is_as_much_larger_as_the_docs_say():
+    """4 to 12 % for epsilon from 0.1 to 16 and delta from 1e-9 to 1e-5, and more beyond."""
+
+    def larger(limit: float, delta: float) -> float:
+        request = NoiseRequest(limit, delta, 20, 1.0, 16, 10_000, 14, 1e-36)
+        events = [request.event(local_variance(request))] * 20
+        return renyi_epsilon(events, delta) / epsilon(events, delta) - 1.0
+
+    inside = [larger(limit, delta) for limit in (0.1, 0.5, 2.0, 8.0, 16.0) for delta in (1e-9, 1e-7, 1e-5)]
+    assert 0.04 < min(inside) < 0.05 and 0.11 < max(inside) < 0.12
+    assert larger(0.001, 1e-5) == pytest.approx(0.22, abs=0.005)
+    assert larger(8.0, 0.1) == pytest.approx(0.23, abs=0.005) and larger(0.001, 0.1) > 100
 
 
 def test_a_budget_of_8_buys_69_rounds_of_five_clips_of_noise():

@@ -11,6 +11,7 @@ from kit.html_page import Page
 from kit.sample_record import CLIENTS, sample_record
 
 from fednode.reports import Claims, RoundRecord, RunRecord, render_html
+from fednode.reports.figures import LOOSER
 from fednode.reports.page import figures_of, statement
 
 pytestmark = pytest.mark.thorough
@@ -163,8 +164,34 @@ def test_a_run_without_a_round_has_a_page_too() -> None:
     assert "svg" not in page.tags
     assert "No round ended." in page.text
     assert "No round was released." in page.text
-    assert "None: the run went as planned." in page.text
-    assert "every key holder answered in every round" in page.text
+    assert "every key holder answered in every round" not in page.text
+    assert "the run went as planned" not in page.text
+    # among the deviations, and where others are who did not answer
+    assert page.text.count(f"The run ended early: {empty_record().outcome_sentence}") == 2
+
+
+def test_a_smooth_run_says_that_everybody_answered_and_one_that_ended_early_of_which_rounds() -> None:
+    record = sample_record()
+    smooth = replace(record, rounds=record.rounds[:4], warnings=(), deviations=())
+    text = Page(render_html(smooth)).text
+    assert "None: the run went as planned." in text and "ended early" not in text
+    assert "every key holder answered in every round." in text
+    early = Page(render_html(replace(smooth, outcome="too-few-holders"))).text
+    assert "the run went as planned" not in early and "answered in every round." not in early
+    assert "answered in every round that is listed below." in early and early.count("The run ended early: ") == 2
+
+
+def test_a_run_that_measured_and_saved_nothing_says_nothing_of_it() -> None:
+    nothing = empty_record()
+    bare = replace(nothing, trust=replace(nothing.trust, model_digest="no model was saved", ledger_head=""))
+    cards = Page(render_html(bare)).section("Epsilon spent", "What the number means")
+    assert "Accuracy not measured One sealed update" in cards and "test set" not in cards
+    assert "a client a round" not in cards
+    text = Page(render_html(bare)).text
+    assert "Digest of the final model: no model was saved." in text and "is no model" not in text
+    assert "Hash of the last line, as it must be: no ledger was opened." in text
+    measured = Page(render_html(sample_record())).section("Epsilon spent", "What the number means")
+    assert "after the last round, on the operator's own test set" in measured
 
 
 def test_a_run_of_one_failed_round_has_a_page_too() -> None:
@@ -204,7 +231,7 @@ def test_a_run_that_released_nothing_has_no_attacker_to_speak_of() -> None:
 def test_the_cross_check_stands_beside_the_number() -> None:
     record = sample_record()
     assert "Epsilon spent 7.874 at" in guarantee(record) and "Cross-check epsilon 8.471 by Renyi" in guarantee(record)
-    assert "epsilon 8.471 for the same sums" in meaning(record)
+    assert f"epsilon 8.471 for the same sums: {LOOSER}." in meaning(record) and LOOSER in guarantee(record)
 
 
 def test_what_is_spent_or_possible_never_reads_as_less() -> None:

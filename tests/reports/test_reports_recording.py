@@ -7,8 +7,10 @@ from kit.clocks import FakeClock
 from fednode.assemble.claims import ONE_LIE
 from fednode.assemble.planning import plan_run
 from fednode.assemble.report_facts import run_record
+from fednode.assemble.rounds import round_record
 from fednode.assemble.serve import ArraysOnly
 from fednode.assemble.session import Environment, Session
+from fednode.driver import RoundOutcome
 from fednode.errors import FednodeError, TooFewSurvivors
 from fednode.live import Tuned
 from fednode.observer import Observer, StopFlag
@@ -61,6 +63,19 @@ def test_the_record_and_its_statement_say_whose_work_the_sum_is(tmp_path: Path) 
 
 def test_the_outcome_counts_rounds_in_words_that_agree(tmp_path: Path) -> None:
     assert recorded(tmp_path).outcome_sentence == "the only round was released"
+    assert recorded(tmp_path, rounds=2).outcome_sentence == "both rounds were released"
     assert recorded(tmp_path, rounds=3).outcome_sentence == "all 3 rounds were released"
     failed = recorded(tmp_path, TooFewSurvivors("13 updates arrived"))
     assert failed.outcome_sentence == "no round was released; 13 updates arrived"
+
+
+def test_a_model_that_nobody_could_test_is_not_unfinished(tmp_path: Path) -> None:
+    session = session_of(tmp_path)
+    released = RoundOutcome(round=1, cause="", reason="", invited=20, survivors=("client-01",), opened=True)
+    session.rounds.append(round_record(session.plan, released, None, (1.0, 1.1)))
+    session.released = session.saved = session.tested = 1
+    record = run_record(session, None)
+    assert record.accuracies == () and record.unfinished == () and record.deviations == ()
+    session.tested = 0
+    record = run_record(session, None)
+    assert record.unfinished == (1,) and len(record.deviations) == 1

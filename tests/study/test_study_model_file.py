@@ -55,6 +55,13 @@ def test_a_model_whose_parts_do_not_fit_is_refused(tmp_path, arrays, metadata):
         predicted(tmp_path, save(ARRAYS | arrays, metadata=METADATA | metadata))
 
 
+@pytest.mark.parametrize("name", ["weight", "kernel"])
+def test_a_sound_model_without_labels_is_not_called_damaged(tmp_path, name):
+    with pytest.raises(DataError, match="names no labels") as refused:
+        predicted(tmp_path, save({name: ARRAYS["weight"]}, metadata={"run": "a-run"}))
+    assert "damaged" not in str(refused.value) and "train it again" not in str(refused.value)
+
+
 @given(cut=st.integers(0, len(WHOLE) - 1))
 def test_a_model_that_was_cut_is_refused(tmp_path_factory, cut):
     with pytest.raises(DataError, match=MODEL_NAME):
