@@ -101,8 +101,7 @@ class MemberLimits:
     def check_sum(self, params: SumParams) -> None:
         """Return if a task's secure sum is within these limits. Raises `PeerFault`: SCHEME_FLOOR, LOW_THRESHOLD."""
         if params.scheme not in self.schemes:
-            mine = ", ".join(self.schemes)
-            raise PeerFault(Reason.SCHEME_FLOOR, f"the sum is {params.scheme}, schemes is {mine}")
+            raise PeerFault(Reason.SCHEME_FLOOR, f"the sum is {params.scheme}, schemes is {', '.join(self.schemes)}")
         least = max(self.min_threshold, least_threshold(params.holders, self.max_corrupt))
         if params.threshold < least:
             why = f"min-threshold is {self.min_threshold} and max-corrupt {self.max_corrupt}, which 2t - k must exceed"
@@ -144,13 +143,14 @@ class MemberLimits:
         if not self.floor_survivors <= terms.min_survivors <= most:
             allowed = f"{self.floor_survivors} (floor-survivors) to {most} are allowed"
             raise PeerFault(Reason.MIN_SURVIVORS, f"the round opens {terms.min_survivors} updates; {allowed}")
+        known = max(self.colluders, terms.assumed_colluders)
         # one honest update alone is not hidden by any sum
-        if terms.min_survivors - max(self.colluders, terms.assumed_colluders) < 2:
-            raise PeerFault(Reason.MIN_SURVIVORS, "without the colluders, fewer than two survivors are left")
+        if terms.min_survivors - known < 2:
+            raise PeerFault(Reason.MIN_SURVIVORS, f"without {known} (colluders), fewer than two survivors are left")
         noise = self.cost(spec, clients).noise_multiplier
         if not noise >= self.min_noise:
-            known = f"{noise:.4g} without that of {max(self.colluders, terms.assumed_colluders)} (colluders)"
-            raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {known}, min-noise is {self.min_noise:.4g}")
+            rest = f"{noise:.4g} without that of {known} (colluders)"
+            raise PeerFault(Reason.NOISE_FLOOR, f"the noise multiplier is {rest}, min-noise is {self.min_noise:.4g}")
         if spec.sum_params.value_bound < update_headroom(terms, spec.sum_params.dimension):
             # checked before training: a refusal afterwards would depend on the data
             raise PeerFault(Reason.NO_ROOM, "the sum has no room for one honest update")

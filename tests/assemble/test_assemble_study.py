@@ -81,6 +81,7 @@ def test_a_workload_alone_makes_the_plan_of_the_study_that_has_the_same_counts(t
     assert any("100 records" in line for line in task.lines())
 
 
+HONEST = {"assumed_colluders": 0, "rounds": 1}
 COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_records=2_000)
 
 
@@ -112,11 +113,9 @@ def test_a_plan_says_what_members_with_default_limits_would_refuse(changes, code
         ({"holders": 3, "threshold": 2}, ("max-corrupt 1,", " 3 must")),
         ({"staleness": 1}, ("max-staleness 0",)),
         ({"epsilon": 9.0}, ("colluders 1", "max-epsilon is 8 ")),
-        # two clients of which one might collude: the noise of the other alone is too little
-        (
-            {"clients": 2, "min_survivors": 2, "assumed_colluders": 0, "rounds": 1},
-            ("without that of 1 (colluders)", "min-noise is 0.5 "),
-        ),
+        # a member counts one colluder, whatever the task assumes
+        (HONEST | {"clients": 2, "min_survivors": 2}, ("without 1 (colluders)",)),
+        (HONEST | {"clients": 3, "min_survivors": 3}, ("without that of 1 (colluders)", "min-noise is 0.5 ")),
     ],
 )
 def test_the_warning_names_the_limit_to_change_and_its_value(changes, named):
