@@ -34,7 +34,7 @@ class Reason(StrEnum):
     UNSIGNED_REQUEST = "unsigned-request", "The node did not sign this request for this member."
     NOT_ENROLLED = "not-enrolled", "The list of members has other keys for this member than its own key folder."
     UNKNOWN_COHORT = "unknown-cohort", "The enrolment key did not sign this list of members."
-    OLDER_COHORT = "older-cohort", "The member has seen a newer list of members by the same enroller."
+    OLDER_COHORT = "older-cohort", "The member has seen a newer list of the same enroller, or another of this serial."
     EXPIRED_COHORT = "expired-cohort", "The list of members has expired."
     NOT_A_CLIENT = "not-a-client", "The request is for a client, and the member is not one."
     NOT_A_HOLDER = "not-a-holder", "The request is for a key holder, and the member is not one."

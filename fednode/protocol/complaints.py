@@ -1,8 +1,10 @@
 """A holder's complaint about a box, with proof, and the judgement of it: the client is wrong, or the holder.
 
 A holder that strikes a client shows the secret key of that one box. Whoever has it opens the box that the client signed
-and repeats the check, so nobody's word counts. Only the share in that box is shown. For an honest client that happens
-only if the holder lies, and then it is a share that a corrupt holder had anyway; t shares are needed for a mask.
+and repeats the check, so nobody's word counts against a client. Against a holder a complaint counts only for the node,
+to which the holder signed it: whoever passes one on may have made it up. Only the share in that box is shown. For an
+honest client that happens only if the holder lies, and then it is a share that a corrupt holder had anyway; t shares
+are needed for a mask.
 """
 
 import hashlib

@@ -25,6 +25,7 @@ WORKLOAD = Workload(layout=Layout(("weight",), ((2, 8),)), records=40, max_recor
         ("of another node", "names another node key"),
         ("expired", "expired-cohort"),
         ("older", "older-cohort"),
+        ("another", "older-cohort"),
     ],
 )
 def test_a_cohort_file_that_does_not_fit_is_refused(tmp_path, content, named):
@@ -33,9 +34,10 @@ def test_a_cohort_file_that_does_not_fit_is_refused(tmp_path, content, named):
     made = {
         "cohort": lambda: Cohort.enrol(members, ENROLMENT, mine),
         "of another enroller": lambda: Cohort.enrol(members, SigningKey.generate(), mine),
-        "of another node": lambda: Cohort.enrol(members, ENROLMENT, NODE.signing_key.public),
+        "of another node": lambda: Cohort.enrol(members, ENROLMENT, NODE.signing_key.public, 2),
         "expired": lambda: Cohort.enrol(members, ENROLMENT, mine, 1, 1_700_000_000),
         "older": lambda: Cohort.enrol(members, ENROLMENT, mine, 4),
+        "another": lambda: Cohort.enrol(members[1:], ENROLMENT, mine),
     }
     node.cohorts.require_current(Cohort.enrol(members, ENROLMENT, mine, 5 if content == "older" else 1))
     if content is not None:

@@ -146,17 +146,29 @@ def test_no_holder_confirms_a_roster_with_a_client_that_is_shown_to_be_wrong(str
     assert asked_with(struck, roster=boxes["roster"]) == "crooked-share"
 
 
-def test_no_holder_confirms_on_a_false_complaint(struck):
+def false_complaint(struck):
+    """Of holder 3, which is honest here, about a good box."""
     cohort, spec, _ = struck
-    box = boxed(cohort)["client-1"]
+    box, secret = boxed(cohort)["client-1"], key_of(cohort, "holder-3", spec, "client-1")
+    return Complaint(box.signed, box.attached["box-3"], kit_keys(cohort, "holder-3", spec).of(0), secret)
 
-    def false(complaint):
-        keys = kit_keys(cohort, "holder-3", spec)
-        secret = key_of(cohort, "holder-3", spec, "client-1")
-        return Complaint(box.signed, box.attached["box-3"], keys.of(0), secret)
 
-    assert asked_with(struck, false) == "false-complaint"
-    assert asked_with(struck, lambda one: replace(false(one), secret=b"k" * 32)) == "false-complaint"
+def test_no_holder_confirms_on_a_false_complaint(struck):
+    false = false_complaint(struck)
+    assert asked_with(struck, lambda _: false) == "bad-request"
+    assert asked_with(struck, lambda _: replace(false, secret=b"k" * 32)) == "bad-request"
+
+
+def test_a_complaint_that_the_node_made_up_frames_no_holder(struck):
+    """Control: by the verdict alone, holder 3 would be the liar, over the signature of holder 1."""
+    cohort, spec, honest = struck
+    forged = replace(false_complaint(struck), secret=b"k" * 32)
+    court = Court.from_parts(spec, cohort.cohort, cohort.scheme, honest)
+    assert court.judge(forged) == Verdict("holder-3", Reason.FALSE_COMPLAINT)
+    frame = spec_frame("confirm", spec, {**honest, **complaint_parts(court.heads, [forged])})
+    said = envelope(cohort.speak("holder-1", kit.Request("query", "any", frame)))
+    assert (said.head.kind, said.head.sender, said.about.text("reason")) == ("refusal", "holder-1", "bad-request")
+    assert "client-1" in said.about.text("detail", 512) and "holder-3" not in said.about.text("detail", 512)
 
 
 def boxed(cohort):

@@ -13,6 +13,7 @@ from fednode.protocol.envelope import Envelope
 from fednode.protocol.requests import read_roster, read_spec, roster_part, spec_frame
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD, AuditLog, head_of, lags
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.retire import retire
 from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_crypto.identity import SigningKey
 
@@ -125,6 +126,54 @@ def test_a_folder_without_its_small_files_makes_room_for_them(folder):
     assert folder.audit_log.entries() == []
     folder.audit_log.append({"round": 1})
     assert folder.audit_log.entries() == [{"round": 1}] and (folder.path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def took_a_task(folder):
+    folder.audit_log.settle()
+    folder.tasks.admit("task", 3)
+
+
+def closed_a_task(folder):
+    retire(folder, ["task"])
+
+
+@pytest.mark.parametrize("marking", [took_a_task, closed_a_task])
+def test_a_folder_with_marks_and_without_its_record_and_head_is_damaged(tmp_path, marking):
+    folder = KeyFolder.create(tmp_path / "keys", "holder-1", ROOT)
+    marking(folder)
+    assert KeyFolder.open(folder.path).audit_log.entries() == folder.audit_log.entries()
+    shutil.rmtree(folder.path / "state")
+    (folder.path / "record.jsonl").unlink(missing_ok=True)
+    for ask in (folder.audit_log.entries, folder.audit_log.settle, lambda: folder.audit_log.append({"round": 9})):
+        with pytest.raises(StoreError, match="fednode keys retire"):
+            ask()
+    # a single line that is there by itself is no record either
+    (folder.path / "record.jsonl").write_bytes(LINES[0])
+    with pytest.raises(StoreError, match="fednode keys retire"):
+        folder.audit_log.entries()
+    retire(folder)
+    assert folder.audit_log.entries() == [{"joined": None, "cost": None}]
+
+
+def test_a_first_task_that_another_process_takes_meanwhile_is_no_damage(tmp_path, monkeypatch):
+    folder = KeyFolder.create(tmp_path / "keys", "client-1", ROOT)
+    get, other = StateFiles.get, [KeyFolder.open(folder.path)]
+
+    def late(self, name):
+        found = get(self, name)
+        if other:
+            took_a_task(other.pop())
+        return found
+
+    monkeypatch.setattr(StateFiles, "get", late)
+    assert folder.audit_log.entries() == [] and folder.tasks.taken.exists()
+
+
+def test_marks_that_cannot_be_read_are_no_permission(tmp_path):
+    folder = KeyFolder.create(tmp_path / "keys", "holder-1", ROOT)
+    folder.tasks.taken.write_bytes(b"")
+    with pytest.raises(StoreError, match="marks"):
+        folder.audit_log.entries()
 
 
 def test_a_head_that_changes_while_the_record_is_read_is_read_again(folder, monkeypatch):

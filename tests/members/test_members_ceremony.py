@@ -1,6 +1,7 @@
 """How holders and clients take a joint key: what is not signed, or not what was committed to, is no key."""
 
 import secrets
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -275,6 +276,7 @@ def test_a_second_key_for_the_same_task(kit, tmp_path):
             kit.folder(name).state.drop(f"{kept}/{TASK}")
         (kit.root / "keys" / name / "record.jsonl").unlink()
         kit.folder(name).state.drop(RECORD_HEAD)
+        shutil.rmtree(kit.folder(name).tasks.taken)
         kit.restart(name)
     kit.root.joinpath("ledger.jsonl").unlink()
     second = published(kit)

@@ -1,5 +1,7 @@
 """A member goes by the newest list of members that it has seen signed, and by none that has expired."""
 
+from contextlib import suppress
+
 import pytest
 from kit.clocks import FakeClock
 from kit.cohort import TASK, Size, wide_limits
@@ -11,6 +13,7 @@ from fednode.protocol.requests import TaskCard, ask_frame, close_request, key_re
 from fednode.protocol.spec import RoundSpec
 from fednode_clients.client.client import Client
 from fednode_clients.holder.holder import Holder
+from fednode_clients.keyfolder.cohort_marks import CohortMarks
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
 from fednode_crypto import SystemRng, scheme
@@ -70,6 +73,38 @@ def test_a_task_of_an_older_serial_is_refused_also_after_a_restart_and_a_retirem
     for one in (member, yard.opened(kind, name)):
         assert refused(lambda: one.take_task(yard.frame(yard.cohort(3), "third"))) == "older-cohort"  # noqa: B023
         one.take_task(yard.frame(yard.cohort(4), "fourth"))
+
+
+@pytest.mark.parametrize("kind", [Client, Holder])
+def test_of_two_lists_of_one_serial_the_first_alone_holds(yard, kind):
+    """Whoever was removed in one would come back by the other. Control: the other is good by itself."""
+    name = "client-1" if kind is Client else "holder-1"
+    member, first, second = yard.opened(kind, name), yard.cohort(2), yard.cohort(2, NOW + 2_000)
+    member.take_task(yard.frame(first))
+    for one in (member, yard.opened(kind, name)):
+        assert refused(lambda: one.take_task(yard.frame(second, "another"))) == "older-cohort"  # noqa: B023
+        one.take_task(yard.frame(first, "again"))
+    retire(yard.folders[name])
+    assert refused(lambda: yard.opened(kind, name).take_task(yard.frame(second, "another"))) == "older-cohort"
+    yard.opened(kind, name).take_task(yard.frame(yard.cohort(3), "next"))
+    yard.opened(Client, "client-2").take_task(yard.frame(second))
+
+
+def test_of_two_lists_of_one_serial_that_come_at_once_one_holds(yard, monkeypatch):
+    lists = [yard.cohort(1), yard.cohort(1, NOW + 2_000)]
+    marks = [KeyFolder.open(yard.root / "client-1", yard.clock).cohorts for _ in lists]
+    with monkeypatch.context() as meanwhile:
+        newest = CohortMarks._newest
+        # the second process looked before the first had made its mark
+        seen = iter([(0, "")])
+        marks[0].require_current(lists[0])
+        meanwhile.setattr(CohortMarks, "_newest", lambda self: next(seen, None) or newest(self))
+        with suppress(PeerFault):
+            marks[1].require_current(lists[1])
+    holds = max(lists, key=lambda one: one.digest())
+    for one in marks:
+        one.require_current(holds)
+        assert refused(lambda: one.require_current(min(lists, key=lambda one: one.digest()))) == "older-cohort"  # noqa: B023
 
 
 def test_a_serial_of_another_enroller_counts_for_nothing(yard):

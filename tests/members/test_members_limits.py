@@ -10,6 +10,8 @@ from fednode.members import corrupt_holders, least_threshold
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.reasons import Reason
 from fednode.settings import RunSettings, to_run_config
+from fednode_clients.keyfolder.audit_log import RECORD_HEAD
+from fednode_clients.keyfolder.state_files import hashed
 from fednode_clients.limits import MemberLimits
 
 BFV = Size(clients=3, holders=2)
@@ -25,9 +27,10 @@ def refused(call) -> str:
 
 
 def kept(cohort: FakeCohort, name: str) -> list[str]:
-    """Names of the files that a task leaves in a key folder."""
+    """Names of the files that a task leaves in a key folder; the head of its empty record is of no task."""
     path = cohort.folder(name).path
-    return [file.name for place in ("state", "tasks") if (path / place).exists() for file in (path / place).iterdir()]
+    places = [path / name for name in ("state", "tasks") if (path / name).exists()]
+    return [file.name for place in places for file in place.iterdir() if file.name != hashed(RECORD_HEAD)]
 
 
 @pytest.mark.parametrize("kind", ["key-commit", "task"])

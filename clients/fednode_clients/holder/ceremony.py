@@ -62,6 +62,7 @@ class KeyCeremony:
                 raise _damaged(self.folder, card.task) from error
         point = card.cohort.member(self.folder.name).point
         made = scheme.contribute(card.sum_params, card.key_context(), point, self._rng)
+        self.folder.audit_log.settle()
         self.folder.tasks.admit(card.task, self._limits.max_tasks)
         self.folder.state.put(f"key-secret/{card.task}", made.private_bytes())
         return made

@@ -105,8 +105,8 @@ class Holder:
         """Sign the final roster of a round: one a round, recorded before the answer leaves.
 
         The complaints of other holders come with it, and this holder judges each. Raises `PeerFault` as `open` does,
-        ALREADY_CONFIRMED, BAD_REQUEST if the box of a client is missing here, FALSE_COMPLAINT, and the reason against a
-        client that the roster still holds.
+        ALREADY_CONFIRMED, BAD_REQUEST if the box of a client is missing here or a complaint shows nothing against its
+        client, and the reason against a client that the roster still holds.
         """
         spec, parts = read_spec("confirm", frame)
         known, heads = self._checked_roster(spec, parts)
@@ -129,7 +129,8 @@ class Holder:
         for complaint in read_complaints(parts, len(court.indices)):
             client, verdict = complaint.head.head.sender, court.judge(complaint)
             if verdict.member != client:
-                raise PeerFault(verdict.reason, f"{verdict.member} struck {client} without cause")
+                # no holder is named: it signs its complaints for the node, which may have made this one up
+                raise PeerFault(Reason.BAD_REQUEST, f"a complaint shows nothing against {client}")
             if client in roster:
                 raise PeerFault(verdict.reason, f"the roster still holds {client}")
 

@@ -1,7 +1,8 @@
 """A member's record of what it signed, and the head that shows if a line is missing.
 
 The head, in `state/`, is the length and the digest of `record.jsonl`. If one of the two is lost or restored by itself,
-they no longer match. If both are restored they match, and nothing on one disk can detect that.
+they no longer match. If both are lost, the marks of the tasks show it: the head is written before the first mark. If
+both are restored they match, and nothing on one disk can detect that.
 """
 
 import json
@@ -13,6 +14,7 @@ from fednode.disk.atomic import append_line
 from fednode.errors import StoreError
 from fednode.wire import canonical, digest
 from fednode_clients.keyfolder.state_files import StateFiles
+from fednode_clients.keyfolder.task_marks import RETIRED, TASKS, marks_in
 
 RECORD_FILE: Final = "record.jsonl"
 RECORD_HEAD: Final = "record-head"
@@ -59,7 +61,7 @@ class AuditLog:
     def settle(self) -> bytes:
         """Bring the head up to date and return the lines: no answer may rest on a line that the head does not cover.
 
-        For the exclusive user of the folder.
+        For the exclusive user of the folder, and before a task is marked as taken: an empty record gets its head here.
         """
         lines, _, behind = self._read()
         if behind:
@@ -67,8 +69,10 @@ class AuditLog:
         return lines
 
     def _read(self) -> tuple[bytes, list[dict[str, object]], bool]:
-        """The lines, as bytes and parsed, and whether the head is one line behind."""
-        head, again = self._state.get(RECORD_HEAD), None
+        """The lines, as bytes and parsed, and whether the head is to be written: there is none, or it is one behind."""
+        head = self._state.get(RECORD_HEAD)
+        # The head comes before the first mark: beside a mark, one that another process has just written is there.
+        lost = head is None and self._marked() and (head := self._state.get(RECORD_HEAD)) is None
         while True:
             # Another process may append between our reading the head and our reading the lines. If the head is the
             # same after the lines were read, the lines are at most one ahead of it; otherwise read both again.
@@ -77,7 +81,7 @@ class AuditLog:
             if again == head:
                 break
             head = again
-        behind = lags(head, lines)
+        behind = None if lost else lags(head, lines)
         if behind is None:
             why = ", as after a version of fednode that kept no head of it" if head is None else ""
             raise damaged(self.folder, f"{RECORD_FILE} and state/ do not fit together{why}")
@@ -87,7 +91,14 @@ class AuditLog:
             entries = [None]
         if not all(isinstance(entry, dict) for entry in entries):
             raise damaged(self.folder, f"{RECORD_FILE} is damaged")
-        return lines, entries, behind
+        return lines, entries, behind or head is None
+
+    def _marked(self) -> bool:
+        """Whether a task was ever taken or closed here."""
+        try:
+            return any(marks_in(self.folder / name) for name in (TASKS, RETIRED))
+        except OSError as error:
+            raise StoreError(f"could not read the marks in {self.folder}: {error.strerror}") from error
 
     def _bytes(self) -> bytes:
         try:

@@ -20,7 +20,8 @@ class TaskMarks:
         self.taken, self.retired = folder / TASKS, folder / RETIRED
 
     def admit(self, task: str, most: int) -> None:
-        """Mark `task` as taken, unless `most` open tasks are. Call it before the first thing of a task is kept.
+        """Mark `task` as taken, unless `most` open tasks are. Call it before the first thing of a task is kept, and
+        `AuditLog.settle` before it: a mark without a head of the record means that the record was lost.
 
         Returns also if it was taken before. Raises `PeerFault`: TASK_CAP, RETIRED; `StoreError`.
         """

@@ -108,6 +108,7 @@ def verified_task(
     if earlier not in (None, wanted):
         raise PeerFault(Reason.SECOND_KEY, f"{task} has another joint key, cohort or sum already")
     if earlier is None:
+        folder.audit_log.settle()
         folder.tasks.admit(task, limits.max_tasks)
         folder.state.put(f"task/{task}", join_parts(card.parts() | published.parts()))
         folder.state.put(f"task-key/{task}", wanted)

@@ -9,6 +9,7 @@ same rounds cost far more.
 
 import math
 import random
+import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from kit.cohort import FakeSum, Size
 from kit.crypto.plainsum import InsecureBoxedSum
 
-from fednode.errors import PeerFault
+from fednode.errors import PeerFault, StoreError
 from fednode.members import member_names
 from fednode.privacy import DiscreteGaussianSum, epsilon
 from fednode.protocol.cohort import Cohort
@@ -31,6 +32,7 @@ from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode.reasons import Reason
 from fednode_clients.client.client import Client, _JoinedRound
+from fednode_clients.keyfolder.audit_log import AuditLog
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.retire import retire
 from fednode_clients.limits import MemberLimits
@@ -184,6 +186,43 @@ def test_a_thousand_rounds_of_the_nodes_choice_cost_no_more_than_the_member_allo
     for number in range(20):
         victim.offer(Offer(task=100 + number, z=1.0))
     assert len(victim.joined) == left and epsilon(victim.events(), DELTA) <= EPSILON
+
+
+def spent(root: Path) -> Victim:
+    """A client with nothing left, whose disk then lost the record and its head."""
+    victim = Victim(root)
+    while Reason.BUDGET not in victim.refused:
+        victim.offer(Offer(0))
+    (victim.folder.path / "record.jsonl").unlink()
+    shutil.rmtree(victim.folder.path / "state")
+    victim.refused.clear()
+    victim.restart()
+    return victim
+
+
+def test_a_record_that_is_lost_together_with_its_head_gives_nothing_back(tmp_path):
+    victim = spent(tmp_path)
+    joined = list(victim.joined)
+    for task in (0, 1):
+        with pytest.raises(StoreError, match="retire"):
+            victim.offer(Offer(task))
+    retire(victim.folder)
+    victim.restart()
+    for number in range(5):
+        victim.offer(Offer(2, z=3.0 + number))
+    assert (victim.joined, victim.refused) == (joined, {Reason.BUDGET}) and len(joined) > 10
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_control_without_a_look_at_the_marks_the_budget_is_back(tmp_path, monkeypatch, closing):
+    monkeypatch.setattr(AuditLog, "_marked", lambda _: False)
+    victim = spent(tmp_path)
+    before = len(victim.joined)
+    if closing:
+        retire(victim.folder)
+    while Reason.BUDGET not in victim.refused:
+        victim.offer(Offer(1))
+    assert len(victim.joined) == 2 * before and really_hidden(victim.joined) > 10 * DELTA
 
 
 def test_control_without_the_budget_the_same_rounds_cost_far_more(tmp_path):
