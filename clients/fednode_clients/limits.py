@@ -61,10 +61,11 @@ class MemberLimits:
     pad: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0.0 < self.delta < 1.0 and self.max_corrupt >= 0 and self.colluders >= 0):
-            raise ConfigError("delta must lie between 0 and 1, and max-corrupt and colluders must not be negative")
-        if not 0.0 <= self.pad < math.inf:
-            raise ConfigError(f"pad is {self.pad:g}; give seconds, or 0 to answer at once")
+        right = {name: name == "schemes" or getattr(self, name) >= 0 for name in self.__slots__}
+        right |= {"delta": 0.0 < self.delta < 1.0, "pad": 0.0 <= self.pad < math.inf}
+        for name in (name for name, fits in right.items() if not fits):
+            allowed = "above 0 and below 1" if name == "delta" else "of 0 or more"
+            raise ConfigError(f"{name.replace('_', '-')} is {getattr(self, name):g}; give a number {allowed}")
 
     def configured(self, node: Mapping[str, object], run: Mapping[str, object], *, simulated: bool) -> "MemberLimits":
         """Return the limits that the node's own configuration sets; a run's can make the first three stricter.

@@ -16,7 +16,7 @@ from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
 from fednode.cli.predict import predict_command
 from fednode.cli.run import run_command
-from fednode.errors import Interrupted
+from fednode.errors import ConfigError, Interrupted
 
 app = typer.Typer(
     name="fednode",
@@ -58,7 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one sentence on stderr, never a traceback."""
     try:
         _never_fail_to_print()
-        given = None if arguments is None else list(arguments)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        if given[:1] == ["keys"] and any(word == "" or (word[:2] == "--" and word[-1] == "=") for word in given):
+            # Path("") would be the folder that one stands in
+            raise ConfigError("an argument is empty; give it a name, a file or a folder, or leave it out")
         outcome = app(args=given, prog_name="fednode", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError:
         # the help was printed

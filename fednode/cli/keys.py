@@ -1,5 +1,6 @@
 """`fednode keys`: keys of members and the list of members. No command needs the node."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -37,37 +38,22 @@ def init_command(
 
     FOLDER must not hold keys yet; it is made if needed.
     """
-    if enrolment and (name is not None or trust is not None):
-        raise ConfigError("--enrolment takes no --name and no --trust; drop --enrolment to make a member's keys")
-    if enrolment:
-        _init_enrolment(folder)
-        return
-    if name is None or trust is None:
-        raise ConfigError(
-            "a member's keys need --name NAME and --trust enrolment.pub; --enrolment makes the enrolment key"
-        )
-    _init_member(folder, name, trust)
-
-
-def _init_enrolment(folder: Path) -> None:
-    from fednode.cli import keys_enrol as enrolment
-    from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE
-
-    public = enrolment.create_enrolment(folder)
-    say(f"enrolment key {public.raw.hex()}")
-    say(f"give {folder / PUBLIC_FILE} to every member; {folder / enrolment.KEY_FILE} never leaves this folder")
-
-
-def _init_member(folder: Path, name: str, trust: Path) -> None:
-    from fednode.cli import keys_enrol as enrolment
-    from fednode_clients.keyfolder.enrolment_key import read_enrolment_public
+    from fednode.cli import keys_enrol as making
+    from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE, read_enrolment_public
     from fednode_clients.keyfolder.folder import KeyFolder
 
-    enrolment.refuse_bad_name(name)
-    member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")
-    enrolment.write_card(folder / enrolment.CARD_FILE, member)
-    say(f"{name} {member.verify_key.raw.hex()}")
-    say(f"give {folder / enrolment.CARD_FILE} to the enroller, and compare the key above over another channel")
+    if enrolment and name is None and trust is None:
+        public = making.create_enrolment(folder)
+        say(f"enrolment key {public.raw.hex()}")
+        say(f"give {folder / PUBLIC_FILE} to every member; {folder / making.KEY_FILE} never leaves this folder")
+    elif name is not None and trust is not None and not enrolment:
+        making.refuse_bad_name(name)
+        member = KeyFolder.create(folder, name, read_enrolment_public(trust)).member("client")
+        making.write_card(folder / making.CARD_FILE, member)
+        say(f"{name} {member.verify_key.raw.hex()}")
+        say(f"give {folder / making.CARD_FILE} to the enroller, and compare the key above over another channel")
+    else:
+        raise ConfigError("give --name NAME and --trust enrolment.pub for a member's keys, or --enrolment alone")
 
 
 @keys_app.command("enrol")
@@ -108,8 +94,9 @@ def enrol_command(
     expires = int(SystemClock().time()) + days * 86_400
     cohort = enrolment.enrol(enrolment.open_enrolment(folder), wanted, expires)
     write_whole(out, cohort.to_bytes() + b"\n", 0o644)
-    clients, holders = plural(len(cohort.clients), "client"), plural(len(cohort.holders), "holder")
-    say(f"{out}: serial {cohort.serial}, {clients}, {holders}, digest {cohort.digest().hex()}")
+    members = f"{plural(len(cohort.clients), 'client')}, {plural(len(cohort.holders), 'holder')}"
+    until = datetime.fromtimestamp(expires, UTC)
+    say(f"{out}: serial {cohort.serial}, expires {until:%Y-%m-%d}, {members}, digest {cohort.digest().hex()}")
 
 
 @keys_app.command("retire")
@@ -128,11 +115,14 @@ def retire_command(
     from fednode.reports.figures import plural
     from fednode_clients.keyfolder.folder import KeyFolder
     from fednode_clients.keyfolder.retire import retire
+    from fednode_clients.keyfolder.spending import MemberSpending
 
     done = retire(KeyFolder.open(folder), task or ())
     say(f"{folder}: {plural(done.closed, 'task')} closed for good")
     for name in done.unknown:
         say(f"{name} was unknown here and is closed too; check that the run's task has exactly this name")
+    if not MemberSpending.of(KeyFolder.open(folder).audit_log.entries()).whole:
+        say(f"what they cost is unknown: a client joins no round before `fednode keys budget {folder} --raise`")
 
 
 @keys_app.command("budget")
@@ -148,7 +138,8 @@ def budget_command(
     """Show what a member's data have cost over all its tasks, or raise its limit.
 
     The limit is the larger of max-epsilon in the member's own configuration, which this command does not see, and its
-    last --raise. A raise also settles rounds whose cost is unknown: those of a damaged record or an earlier version.
+    last --raise, which --raise of max-epsilon takes back. A raise also settles rounds whose cost is unknown: those of a
+    damaged record or an earlier version.
     """
     from fednode.cli import keys_show as showing
     from fednode_clients.keyfolder.folder import KeyFolder
@@ -157,7 +148,9 @@ def budget_command(
 
     opened, limits = KeyFolder.open(folder), MemberLimits(max_epsilon=max_epsilon, delta=delta)
     if most is not None:
-        raise_budget(opened, most, reason)
+        raise_budget(opened, most, reason, limits.max_epsilon)
+    elif reason:
+        raise ConfigError("--reason goes into the record with a --raise; give --raise EPSILON too")
     for line in showing.spending(opened, limits):
         say(line)
 
@@ -184,9 +177,10 @@ def show_command(
 ) -> None:
     """Show the public halves of keys and cohorts, never a secret.
 
-    PLACE is a member's key folder, the enrolment folder or a cohort file.
+    PLACE is a member's key folder or card, the enrolment folder or a cohort file.
     """
     from fednode.cli import keys_show as showing
+    from fednode.clock import SystemClock
 
-    for line in showing.describe(place, trust):
+    for line in showing.describe(place, trust, SystemClock().time()):
         say(line)

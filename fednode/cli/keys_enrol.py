@@ -7,7 +7,7 @@ Each is one line: its kind, which tells the two apart, and 64 hexadecimal digits
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fednode.disk.atomic import write_whole
@@ -116,19 +116,12 @@ class Enrolment:
 def enrol(key: SigningKey, wanted: Enrolment, expires: int) -> Cohort:
     """Sign the cohort: serial 1, or the next after `earlier`; new holders get the next points in the order given.
 
-    Raises DataError if a file cannot be read, ConfigError for a name or key that comes twice, that is not there, or a
-    holder that is taken out.
+    Raises DataError if a file cannot be read, ConfigError for a name or key that comes twice, that is not there, that
+    was to go and stays, or a holder that is taken out.
     """
     before = read_cohort(wanted.earlier, key.public) if wanted.earlier else None
     members = {member.name: member for member in before.members} if before else {}
-    for name in wanted.remove:
-        if _known(members, name).role != "client":
-            raise ConfigError(f"{name} is a holder, and the points of holders have no gaps: replace it instead")
-        del members[name]
-    for word in wanted.replace:
-        name, _, card = word.partition("=")
-        old = _known(members, name)
-        members[name] = dataclasses.replace(read_card(Path(card)), role=old.role, point=old.point)
+    gone = _changed(members, wanted)
     listed, points = list(members.values()), sum(member.role == "holder" for member in members.values())
     listed += [read_card(file) for file in wanted.clients]
     holders = enumerate(map(read_card, wanted.holders), start=points + 1)
@@ -136,16 +129,34 @@ def enrol(key: SigningKey, wanted: Enrolment, expires: int) -> Cohort:
     node = read_card(wanted.node).verify_key if wanted.node else before.node if before else None
     if node is None or not {"client", "holder"} <= {member.role for member in listed}:
         raise ConfigError("a cohort needs a node, clients and holders: give --node, --client and --holder, or --from")
+    for member in listed:
+        if name := gone.get(member.verify_key.raw) or gone.get(member.box_key.raw):
+            raise ConfigError(f"a card has a key of {name}, which is to go; ask {member.name} for a card of new keys")
     try:
         return Cohort.enrol(listed, key, node, before.serial + 1 if before else 1, expires)
     except ValueError as error:
         raise ConfigError(f"these cards make no cohort: {error}") from None
 
 
-def _known(members: Mapping[str, Member], name: str) -> Member:
-    if name not in members:
-        raise ConfigError(f"{name} is not in the cohort file that --from names; `fednode keys show` lists its members")
-    return members[name]
+def _changed(members: dict[str, Member], wanted: Enrolment) -> dict[bytes, str]:
+    """Remove and replace whom `wanted` names; returns the keys that are to go, with whose they were."""
+    if wanted.earlier is None and (wanted.remove or wanted.replace):
+        raise ConfigError("--remove and --replace change an earlier cohort file; name it with --from FILE")
+    swaps = [word.partition("=") for word in wanted.replace]
+    gone: dict[bytes, str] = {}
+    for name, card in [*((name, None) for name in wanted.remove), *((name, card) for name, _, card in swaps)]:
+        if name not in members or name in gone.values():
+            why = "comes twice" if name in gone.values() else f"is not in {wanted.earlier}"
+            raise ConfigError(f"--remove and --replace name each member of the earlier file once: {name} {why}")
+        old = members.pop(name)
+        gone |= {old.verify_key.raw: name, old.box_key.raw: name}
+        if card is None and old.role != "client":
+            raise ConfigError(f"{name} is a holder, and the points of holders have no gaps: replace it instead")
+        if card == "":
+            raise ConfigError(f"--replace {name} has no card; give {name}=CARD, the file of its new card")
+        if card:
+            members[name] = dataclasses.replace(read_card(Path(card)), role=old.role, point=old.point)
+    return gone
 
 
 def refuse_existing(file: Path) -> None:

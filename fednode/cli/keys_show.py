@@ -1,11 +1,13 @@
 """`fednode keys show`: public halves of keys and cohorts, as lines."""
 
 import math
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fednode.cli import keys_enrol as enrolment
-from fednode.errors import one_line, visible
+from fednode.errors import ConfigError, one_line, visible
+from fednode.protocol.cohort import Member
 from fednode.reports.figures import bound, plural
 from fednode_clients.keyfolder.enrolment_key import PUBLIC_KIND, read_enrolment_public
 from fednode_clients.keyfolder.evidence import evidence
@@ -15,8 +17,8 @@ from fednode_clients.keyfolder.untrained import untrained
 from fednode_clients.limits import MemberLimits
 
 
-def describe(place: Path, trust: Path | None) -> list[str]:
-    """Describe a key folder, an enrolment folder or its public file, or a cohort file.
+def describe(place: Path, trust: Path | None, now: float) -> list[str]:
+    """Describe a key folder, an enrolment folder or its public file, a member's card, or a cohort file as of `now`.
 
     Raises DataError if it is missing, StoreError if a cohort file was changed, ConfigError for anything else.
     """
@@ -26,21 +28,25 @@ def describe(place: Path, trust: Path | None) -> list[str]:
         return _key_folder(place)
     if enrolment.kind_of(place) == PUBLIC_KIND:
         return [f"enrolment key {read_enrolment_public(place).raw.hex()}"]
-    return _cohort(place, trust)
+    with suppress(ConfigError):
+        return _public(enrolment.read_card(place))
+    return _cohort(place, trust, now)
 
 
 def _key_folder(place: Path) -> list[str]:
     folder = KeyFolder.open(place)
-    member, note = folder.member("client"), untrained(folder.state)
+    note = untrained(folder.state)
     last = "zeros sent in {rounds} rounds without training, last in round {round} of {untrained}: {reason}; see its log"
     return [
-        f"member {folder.name}",
-        f"signing key {member.verify_key.raw.hex()}",
-        f"box key {member.box_key.raw.hex()}",
+        *_public(folder.member("client")),
         f"trusts enrolment key {folder.enrolment_key.raw.hex()}",
         f"{plural(len(folder.audit_log.entries()), 'line')} in its record",
         *([visible(last.format(**note))] if note else []),
     ]
+
+
+def _public(one: Member) -> list[str]:
+    return [f"member {one.name}", f"signing key {one.verify_key.raw.hex()}", f"box key {one.box_key.raw.hex()}"]
 
 
 def spending(folder: KeyFolder, limits: MemberLimits) -> list[str]:
@@ -72,12 +78,12 @@ def _epsilon(value: float) -> str:
     return bound(value, zeros=True) if math.isfinite(value) else "unknown (only --raise settles that)"
 
 
-def _cohort(place: Path, trust: Path | None) -> list[str]:
+def _cohort(place: Path, trust: Path | None, now: float) -> list[str]:
     cohort = enrolment.read_cohort(place, None if trust is None else read_enrolment_public(trust))
     checked = "signature not checked: give --trust enrolment.pub" if trust is None else "signed by the enrolment key"
-    expires = datetime.fromtimestamp(cohort.expires, UTC)
+    date, word = datetime.fromtimestamp(cohort.expires, UTC), "expires" if now < cohort.expires else "expired"
     lines = [f"cohort {cohort.digest().hex()}", checked, f"serial {cohort.serial}"]
-    lines += [f"expires {expires:%Y-%m-%d %H:%M} UTC", f"node {cohort.node.raw.hex()}"]
+    lines += [f"{word} {date:%Y-%m-%d %H:%M} UTC", f"node {cohort.node.raw.hex()}"]
     lines += [f"client {member.name} {member.verify_key.raw.hex()}" for member in cohort.clients]
     lines += [f"holder {member.name} {member.verify_key.raw.hex()} point {member.point}" for member in cohort.holders]
     return lines

@@ -27,9 +27,8 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
             with contextlib.suppress(FileNotFoundError):
                 temp.unlink()
     except OSError as error:
-        raise StoreError(
-            f"could not write {path}: {error.strerror or error}; free some space or choose another folder"
-        ) from error
+        what = "free some space or choose another folder" if path.parent.exists() else "make the folder first"
+        raise StoreError(f"could not write {path}: {error.strerror or error}; {what}") from error
 
 
 def temp_target(name: str) -> str:

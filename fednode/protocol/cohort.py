@@ -94,11 +94,14 @@ class Cohort:
     signature: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        keys = [key for member in self.members for key in (member.verify_key.raw, member.box_key.raw)]
-        keys.append(self.node.raw)
+        owners: dict[str | bytes, str] = {self.node.raw: "the node"}
+        for member in self.members:
+            for part in (member.name, member.verify_key.raw, member.box_key.raw):
+                if part in owners:
+                    twice = "is in the cohort twice" if part == member.name else f"has a key of {owners[part]}"
+                    raise ValueError(f"{member.name} {twice}")
+                owners[part] = member.name
         points = [holder.point for holder in self.holders]
-        if len(self._named) != len(self.members) or len(set(keys)) != len(keys):
-            raise ValueError("a name or key is in the cohort twice")
         if points != list(range(1, len(points) + 1)):
             raise ValueError(f"the points of the holders must be 1 to {len(points)}, not {points}")
 

@@ -118,6 +118,29 @@ COMMANDS = [
     "fednode keys show good.csv",
     "fednode keys show folder.csv",
     "fednode keys retire folder.csv",
+    "fednode keys retire ann --task ''",
+    "fednode keys retire lost",
+    # keys: the next cohort file
+    "fednode keys enrol root --out next.json --replace hal=new/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --replace hal",
+    "fednode keys enrol root --out next.json --from signed.json --replace hal=hal/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --remove ann --client ann/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --remove ann --replace ann=new/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --replace zoe=new/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --remove hal",
+    "fednode keys enrol root --out next.json --from signed.json --client ann/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --client node/member.json",
+    "fednode keys enrol root --out next.json --from signed.json --client ''",
+    "fednode keys enrol root --out next.json --from signed.json --client=",
+    "fednode keys enrol root --out no/such/next.json --from signed.json",
+    # keys: a member's budget
+    "fednode keys budget signed.json",
+    "fednode keys budget ann --max-epsilon nan",
+    "fednode keys budget ann --max-epsilon -3",
+    "fednode keys budget ann --delta 0",
+    "fednode keys budget ann --reason x",
+    "fednode keys budget ann --raise 5 --reason x",
+    "fednode keys budget ann --raise nan --reason x",
 ]
 
 
@@ -163,6 +186,11 @@ def place(tmp_path_factory):
         patch.setattr("os.environ", {name: v for name, v in os.environ.items() if not name.startswith("FEDNODE_")})
         patch.setattr("fednode.cli.run.quieten_flower", lambda *_: None)
         assert main(["keys", "init", "root", "--enrolment"]) == 0
+        for name in ("ann", "hal", "node", "new", "lost"):
+            assert main(["keys", "init", name, "--name", name, "--trust", "root/enrolment.pub"]) == 0
+        Path("lost/identity.json").unlink()
+        cards = "--node node/member.json --client ann/member.json --holder hal/member.json"
+        assert main(["keys", "enrol", "root", "--out", "signed.json", *cards.split()]) == 0
         yield folder
 
 

@@ -133,12 +133,17 @@ def test_two_tasks_at_once_do_not_both_take_the_last_of_it(member):
 
 def test_a_raise_is_a_line_of_the_record_and_the_larger_limit_holds(member):
     most = member.spend()
-    raise_budget(member.folder, 1.0, "less than the configuration")
+    for below in (1.0, 7.99):
+        with pytest.raises(ConfigError, match="the limit is 8"):
+            raise_budget(member.folder, below, "less than the configuration", 8.0)
     assert member.reason(member.spec(most + 1)) == Reason.BUDGET
-    raise_budget(member.folder, 16.0, "agreed on")
+    raise_budget(member.folder, 16.0, "agreed on", 8.0)
     assert member.folder.audit_log.entries()[-1] == {"raised": 16.0, "reason": "agreed on"}
     assert member.reason(member.spec(most + 1)) == ""
-    raise_budget(member.folder, 2.0, "taken back")
+    with pytest.raises(ConfigError, match="the limit is 16"):
+        raise_budget(member.folder, 12.0, "no raise", 8.0)
+    assert member.folder.audit_log.entries()[-1]["raised"] == 16.0
+    raise_budget(member.folder, 8.0, "taken back", 8.0)
     assert member.reason(member.spec(most + 1)) == Reason.BUDGET
 
 
@@ -147,7 +152,7 @@ def test_a_raise_is_a_line_of_the_record_and_the_larger_limit_holds(member):
 )
 def test_a_raise_without_a_number_or_a_reason_is_refused(member, most, reason):
     with pytest.raises(ConfigError):
-        raise_budget(member.folder, most, reason)
+        raise_budget(member.folder, most, reason, 0.0)
     assert member.folder.audit_log.entries() == []
 
 
@@ -161,7 +166,7 @@ def renewed(member: Member, *others: str) -> MemberSpending:
 
 def test_closed_tasks_still_count_and_a_raise_still_holds(member):
     most = member.spend()
-    raise_budget(member.folder, 9.0, "agreed on")
+    raise_budget(member.folder, 9.0, "agreed on", 8.0)
     for _ in range(3):
         spending = renewed(member)
         assert spending == MemberSpending({TASK: Counter({event(4): most})}, whole=True, raised=9.0)
@@ -178,7 +183,7 @@ def test_what_a_damaged_record_does_not_say_counts_as_everything(member):
     assert not spending.whole and spending.epsilon(DELTA) == math.inf
     # retired once more, it is still unknown; a raise settles it, and what was readable counts on
     assert not renewed(member).whole
-    raise_budget(member.folder, 20.0, "the record was damaged by a power cut")
+    raise_budget(member.folder, 20.0, "the record was damaged by a power cut", 8.0)
     assert renewed(member) == MemberSpending({TASK: Counter({event(4): 1})}, whole=True, raised=20.0)
 
 
@@ -196,7 +201,7 @@ def test_a_task_that_only_its_owner_named_has_an_unknown_cost(member):
 def test_rounds_of_an_earlier_version_have_no_price(member):
     member.folder.audit_log.append({"joined": TASK, "round": 1, "spec": "00"})
     assert member.reason(member.spec(2)) == Reason.BUDGET
-    raise_budget(member.folder, 8.0, "known to be few")
+    raise_budget(member.folder, 8.0, "known to be few", 8.0)
     assert member.reason(member.spec(2)) == ""
 
 

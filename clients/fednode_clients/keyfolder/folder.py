@@ -91,8 +91,11 @@ class KeyFolder:
                 BoxKey.from_private_bytes(bytes.fromhex(identity["box_key"])),
             )
             name = str(identity["name"])
-        except FileNotFoundError as error:
-            raise DataError(f"no keys in {path}; make them with `fednode keys init`") from error
+        except (FileNotFoundError, NotADirectoryError) as error:
+            what = "name the folder of a member" if path.is_file() else "make them with `fednode keys init`"
+            if (path / "state").exists():
+                what = f"put identity.json and {PUBLIC_FILE} back from a copy, for its state/ is there"
+            raise DataError(f"no keys in {path}; {what}") from error
         except OSError as error:
             raise ConfigError(f"could not read the keys in {path}: {error.strerror}; mend it and try again") from error
         except (ValueError, KeyError, TypeError, RecursionError, CryptoError) as error:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fednode.disk.atomic import sync_folder, write_whole
-from fednode.errors import StoreError
+from fednode.errors import ConfigError, StoreError
 from fednode.wire import canonical
 from fednode_clients.keyfolder.audit_log import RECORD_FILE, RECORD_HEAD, head_of
 from fednode_clients.keyfolder.exclusive import exclusive
@@ -31,8 +31,10 @@ def retire(folder: KeyFolder, others: Collection[str] = ()) -> Retired:
     kept as record-1.jsonl, record-2.jsonl, ... The next record begins with what the tasks have cost; if that is not
     known, because the record was damaged or a task in `others` was unknown, no round is joined before
     `fednode keys budget --raise`. A second call finishes what a crash left. Identity and trust stay: the member can
-    take new tasks. Raises `StoreError`; some tasks may then still be open.
+    take new tasks. Raises `ConfigError` for a name that no task has, `StoreError`; some tasks may then still be open.
     """
+    if not all(task.isprintable() and 0 < len(task) <= 128 for task in others):
+        raise ConfigError("the name of a task has 1 to 128 printable characters; --task takes it as it was")
     with exclusive(folder):
         try:
             retired, state = folder.tasks.retired, folder.state.folder

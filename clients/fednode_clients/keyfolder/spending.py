@@ -74,13 +74,18 @@ class MemberSpending:
         return lines if self.whole else [*lines, {"joined": None, "cost": None}]
 
 
-def raise_budget(folder: KeyFolder, most: float, reason: str) -> None:
-    """Record what the owner allows, and why. Raises `ConfigError` for a value that is none, `StoreError`."""
+def raise_budget(folder: KeyFolder, most: float, reason: str, own: float) -> None:
+    """Record the owner's limit; below the last only `own`, its max-epsilon. Raises `ConfigError`, `StoreError`."""
     if not (0.0 < most < math.inf and reason.strip() and reason.isprintable() and len(reason) <= 512):
         raise ConfigError(
             "--raise needs a finite epsilon above 0, and --reason with one line of at most 512 characters"
         )
     with exclusive(folder):
+        limit = max(own, MemberSpending.of(folder.audit_log.entries()).raised)
+        if most < limit and most != own:
+            raise ConfigError(
+                f"the limit is {limit:g}; --raise it above, or to --max-epsilon ({own:g}) to take raises back"
+            )
         folder.audit_log.append({"raised": most, "reason": reason})
 
 
