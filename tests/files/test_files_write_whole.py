@@ -80,6 +80,12 @@ def test_a_folder_in_the_place_of_the_file_is_an_error_and_leaves_nothing(tmp_pa
     assert listed(tmp_path) == ["x"] and listed(tmp_path / "x") == ["inside"]
 
 
+def test_a_folder_that_is_missing_is_to_be_made(tmp_path):
+    with pytest.raises(StoreError, match="make the folder first"):
+        write_whole(tmp_path / "absent" / "x", b"data")
+    assert listed(tmp_path) == []
+
+
 @pytest.mark.parametrize("place", ["file/x", "absent/x", "file/deeper/x"])
 def test_a_folder_that_is_none_is_an_error(tmp_path, place):
     (tmp_path / "file").write_bytes(b"kept")

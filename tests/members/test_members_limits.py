@@ -1,5 +1,6 @@
 """What a member's own configuration allows: schemes, committees, and what a simulated member gets from its run."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -83,10 +84,20 @@ def test_schemes_are_a_text_with_commas():
     assert (limits.schemes, limits.max_corrupt) == (("ring", "bfv"), 0)
 
 
-@pytest.mark.parametrize("wrong", [{"delta": 0.0}, {"delta": 1}, {"delta": "nan"}, {"max-corrupt": -1}])
-def test_a_limit_that_means_nothing_is_refused(wrong):
-    with pytest.raises(ConfigError):
-        MemberLimits().configured(wrong, {}, simulated=False)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("delta", 0.0), ("delta", 1), ("delta", "nan"), ("max-corrupt", -1), ("colluders", -1), ("max-rounds", -1)]
+    + [(name, value) for name in ("max-epsilon", "min-noise", "max-weight") for value in ("nan", "-3")],
+)
+def test_a_limit_that_means_nothing_is_refused_by_its_name_alone(name, value):
+    with pytest.raises(ConfigError) as refused:
+        MemberLimits().configured({name: value}, {}, simulated=False)
+    limits = [limit.replace("_", "-") for limit in MemberLimits.__slots__]
+    assert [limit for limit in limits if limit in str(refused.value)] == [name]
+
+
+def test_an_endless_budget_is_a_limit():
+    assert MemberLimits().configured({"max-epsilon": "inf"}, {}, simulated=False).max_epsilon == math.inf
 
 
 def test_a_run_widens_nothing_unless_the_keys_are_its_own():

@@ -93,6 +93,23 @@ def test_repeats_and_gaps_are_not_enrolled_and_not_read(extra):
     assert reason_of(verified, data) == reason_of(Cohort.from_bytes, data) == "malformed"
 
 
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        (replace(STRANGER.public, name="client-1"), {"client-1"}),
+        (replace(STRANGER.public, verify_key=CLIENTS[0].signing_key.public), {"client-1", STRANGER.public.name}),
+        (replace(STRANGER.public, box_key=HOLDERS[0].box_key.public), {"holder-1", STRANGER.public.name}),
+        (replace(STRANGER.public, verify_key=NODE_KEY), {"node", STRANGER.public.name}),
+    ],
+    ids=["a name", "a signing key", "a box key", "the node's key"],
+)
+def test_a_repeat_is_named_with_both_members(extra, named):
+    with pytest.raises(ValueError) as refused:
+        enrolled([*EVERYBODY, extra])
+    everybody = {member.name for member in (*EVERYBODY, extra)} | {"node"}
+    assert everybody.intersection(str(refused.value).split()) == named
+
+
 def test_another_enrolment_key_or_a_changed_signature_is_an_unknown_cohort(parsed):
     cohort = small_cohort()
     assert reason_of(verified, cohort.to_bytes(), SigningKey.generate().public) == "unknown-cohort"
