@@ -83,9 +83,7 @@ def raise_budget(folder: KeyFolder, most: float, reason: str, own: float) -> Non
     with exclusive(folder):
         limit = max(own, MemberSpending.of(folder.audit_log.entries()).raised)
         if most < limit and most != own:
-            raise ConfigError(
-                f"the limit is {limit:g}; --raise it above, or to --max-epsilon ({own:g}) to take raises back"
-            )
+            raise ConfigError(f"the limit is {limit:g}; --raise it, or go back to --max-epsilon ({own:g})")
         folder.audit_log.append({"raised": most, "reason": reason})
 
 
