@@ -176,7 +176,8 @@ def test_a_member_whose_record_cannot_be_written_does_not_answer(cohort):
     record.unlink()
     record.mkdir()
     outcome = check_released(cohort, driver.run_round(1), {"client-1"})
-    assert outcome.rejected == (("client-1", "refused: member-storage"),)
+    # it does not take the task, and the round says why
+    assert outcome.rejected == (("client-1", "refused: unknown-task"),)
     assert outcome.silent == (("holder-1", "refused: member-storage"),)
 
 

@@ -138,7 +138,7 @@ class FakeCohort:
     ) -> None:
         self.root, self.size = root, size or Size()
         self.scheme = scheme or (InsecurePlainSum() if self.size.scheme == "bfv" else real_scheme(self.size.scheme))
-        self.limits = limits or wide_limits(max_staleness=self.size.staleness)
+        self.limits = limits or wide_limits(max_staleness=self.size.staleness, colluders=self.size.colluders)
         self.frozen: dict[str, NDArray[np.float32]] = {}
         enrolled = enrol_simulation(root / "keys", self.size.clients, self.size.holders)
         self.cohort, self.signer = enrolled.cohort, enrolled.signer
