@@ -113,7 +113,7 @@ def trace_command(
 ) -> None:
     """Replay a trace of block accesses: hits of each policy, beside LRU, Belady's choice and an infinite cache.
 
-    Policies: lru, lfu, hybrid, adaptive, s3fifo. Each block is read, and stored where it was missing, at the trace's
+    Policies: lru, lfu, adaptive, s3fifo. Each block is read, and stored where it was missing, at the trace's
     own time. Judges nothing; `fednode bench cache --trace FILE` does.
     """
     from benchmarks.harness.suite import BenchSession

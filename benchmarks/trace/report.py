@@ -9,7 +9,7 @@ from benchmarks.trace.suite import REFERENCE, SAMPLED, Ratios, Replayed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MARKERS: Final = {"lru": "o", "lfu": "s", "hybrid": "^", "adaptive": "P", "s3fifo": "D"}
+_MARKERS: Final = {"lru": "o", "lfu": "s", "adaptive": "P", "s3fifo": "D"}
 
 
 def words(found: Replayed) -> list[str]:

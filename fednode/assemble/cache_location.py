@@ -46,20 +46,13 @@ def server_address(settings: RunSettings) -> "RedisAddress":
     """The server that `--cache` names, with the password and the TLS files. Raises `ConfigError`."""
     from fednode.cache.redis.address import RedisAddress, TlsFiles
 
-    files = {
-        "--cache-ca": settings.cache_ca,
-        "--cache-certificate": settings.cache_certificate,
-        "--cache-key": settings.cache_key,
-    }
-    for flag, path in files.items():
-        if path is not None and not path.is_file():
-            raise ConfigError(f"{path} is not a file; {flag} takes a PEM file")
+    files = settings.cache_ca, settings.cache_certificate, settings.cache_key
     scheme, _, rest = settings.cache.partition("://")
     plain, _, cluster = scheme.partition("+")
     password = _password(settings.cache_password_file)
     if password is None and urlsplit(settings.cache).username:
         raise ConfigError("--cache names a user without a password; name the file that holds it: --cache-password-file")
-    tls = TlsFiles(*files.values()) if any(files.values()) else None
+    tls = TlsFiles(*files) if any(files) else None
     return RedisAddress.parse(f"{plain}://{rest}", tls, password, cluster=bool(cluster))
 
 

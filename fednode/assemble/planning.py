@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.assemble.study import Workload, find_study
-from fednode.errors import ConfigError, PeerFault
+from fednode.errors import ConfigError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, local_variance, renyi_epsilon
 from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
-from fednode.protocol.spec import RoundSpec, Terms
-from fednode.reasons import Reason
+from fednode.protocol.spec import Terms
 from fednode.reports.figures import LOOSER, bound, plural
 from fednode.settings import RunSettings
-from fednode_clients.limits import MemberLimits
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
 
 _LOUD_NOISE = 50.0
@@ -100,7 +98,6 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     )
     _require_willing(settings, terms, layout.dimension)
     optimiser, params = _optimiser(settings), _sum_params(settings, layout, terms)
-    told = (*_warnings(settings, workload, terms), *_refused_by_default(settings, terms, params))
     return Plan(
         # as resolved: what the default learning rate came to stands in config.toml and in the report
         settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
@@ -110,7 +107,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         budget=Budget(settings.epsilon, settings.delta),
         optimiser=optimiser,
         failure=failure,
-        warnings=(*told, *committee_warnings(params), *cache_warnings(settings)),
+        warnings=(*_warnings(settings, workload, terms), *committee_warnings(params), *cache_warnings(settings)),
     )
 
 
@@ -130,22 +127,6 @@ def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> Non
             f"the released sums would have noise of {noise:.3g} x clip, and members refuse less than min_noise "
             f"{settings.min_noise:g}: lower epsilon, run more rounds, or lower min_noise"
         )
-
-
-def _refused_by_default(settings: RunSettings, terms: Terms, params: SumParams) -> list[str]:
-    """What members with limits of their own refuse unless they are configured; those of a run get what it needs."""
-    limits = MemberLimits()
-    spec = RoundSpec("plan", settings.rounds, 1, bytes(32), bytes(32), bytes(32), terms, params)
-    cost = epsilon([limits.cost(spec, settings.clients)] * settings.rounds, limits.delta)
-    try:
-        limits.check_sum(params)
-        limits.check(spec, settings.clients)
-        if not cost <= limits.max_epsilon:
-            counted = f"with colluders {limits.colluders} all rounds cost epsilon {bound(cost)}"
-            raise PeerFault(Reason.BUDGET, f"{counted}, max-epsilon is {limits.max_epsilon:g}")
-    except PeerFault as fault:
-        return [f"members with keys of their own and the default limits refuse this: {fault.detail} ({fault.reason})"]
-    return []
 
 
 def _optimiser(settings: RunSettings) -> ServerOptimiser:

@@ -81,47 +81,7 @@ def test_a_workload_alone_makes_the_plan_of_the_study_that_has_the_same_counts(t
     assert any("100 records" in line for line in task.lines())
 
 
-HONEST = {"assumed_colluders": 0, "rounds": 1}
 COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_records=2_000)
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({}, None),
-        ({"scheme": "bfv"}, "scheme-floor"),
-        ({"holders": 3, "threshold": 2}, "low-threshold"),
-        ({"epsilon": 9.0}, "budget"),
-        ({"delta": 1e-3}, "budget"),
-        # their own number of colluders is 1
-        ({"assumed_colluders": 0}, "budget"),
-        ({"staleness": 1}, "staleness"),
-        ({"min_noise": 0.1, "rounds": 1, "epsilon": 30.0}, "noise-floor"),
-    ],
-)
-def test_a_plan_says_what_members_with_default_limits_would_refuse(changes, code):
-    told = [text for text in plan_task(RunSettings(**changes), COUNTS).warnings if "the default limits" in text]
-    assert [text.rsplit("(")[-1] for text in told] == ([f"{code})"] if code else [])
-    # it is the node that speaks
-    assert not any(" my " in text for text in told)
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"threshold": 3}, ("min-threshold is 2", "max-corrupt 1,", " 4 must")),
-        ({"holders": 3, "threshold": 2}, ("max-corrupt 1,", " 3 must")),
-        ({"staleness": 1}, ("max-staleness 0",)),
-        ({"epsilon": 9.0}, ("colluders 1", "max-epsilon is 8 ")),
-        # a member counts one colluder, whatever the task assumes
-        (HONEST | {"clients": 2, "min_survivors": 2}, ("without 1 (colluders)",)),
-        (HONEST | {"clients": 3, "min_survivors": 3}, ("without that of 1 (colluders)", "min-noise is 0.5 ")),
-    ],
-)
-def test_the_warning_names_the_limit_to_change_and_its_value(changes, named):
-    few = Workload(layout=Layout(("weight",), ((64,),)), records=40, max_records=20)
-    (told,) = (text for text in plan_task(RunSettings(**changes), few).warnings if "the default limits" in text)
-    assert [words for words in named if words not in told] == []
 
 
 @pytest.mark.parametrize("changes", [{}, {"clients": 7, "assumed_colluders": 2, "epsilon": 3.0, "rounds": 41}])

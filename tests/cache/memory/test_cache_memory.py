@@ -59,10 +59,6 @@ class LfuMachine(MemoryMachine):
     limits, policy = TIGHT, "lfu"
 
 
-class HybridMachine(MemoryMachine):
-    limits, policy = TIGHT, "hybrid"
-
-
 class AdaptiveMachine(MemoryMachine):
     limits, policy = TIGHT, "adaptive"
 
@@ -72,9 +68,8 @@ class S3FifoMachine(MemoryMachine):
 
 
 TestWide, TestRefusing, TestLru = WideMachine.TestCase, RefusingMachine.TestCase, LruMachine.TestCase
-TestLfu, TestHybrid = LfuMachine.TestCase, HybridMachine.TestCase
-TestAdaptive, TestS3Fifo = AdaptiveMachine.TestCase, S3FifoMachine.TestCase
-for case in (TestWide, TestRefusing, TestLru, TestLfu, TestHybrid, TestAdaptive, TestS3Fifo):
+TestLfu, TestAdaptive, TestS3Fifo = LfuMachine.TestCase, AdaptiveMachine.TestCase, S3FifoMachine.TestCase
+for case in (TestWide, TestRefusing, TestLru, TestLfu, TestAdaptive, TestS3Fifo):
     case.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
 del case
 

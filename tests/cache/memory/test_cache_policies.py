@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.cache.memory.policies import POLICIES, Adaptive, Hybrid, Lfu, Lru, Policy, S3Fifo, policy_maker
+from fednode.cache.memory.policies import POLICIES, Adaptive, Lfu, Lru, Policy, S3Fifo, policy_maker
 from fednode.errors import ConfigError
 
 Step = tuple[str, int]
@@ -75,32 +75,6 @@ def test_lfu_chooses_the_fewest_uses_and_of_equals_the_first_to_have_so_many(ste
         elif step == "remove" and key in model:
             policy.removed(marks.pop(key))
             del model[key]
-
-
-def test_hybrid_weighs_uses_against_age() -> None:
-    policy = Hybrid(weight=1.0, tau=10.0)
-    marks = fill(policy, "ab")
-    policy.used([marks["a"]], 0.0)
-    # at 20 s the scores are 2/3 for a and 1/3 for b, which is younger in the order of use
-    assert policy.victim(20.0) == "b"
-    policy.added("c", 1, 100.0)
-    assert policy.victim(100.0) == "a"
-
-
-def test_hybrid_looks_at_its_batch_of_the_tail_only() -> None:
-    policy = Hybrid(weight=1.0, tau=10.0, batch=2)
-    marks = fill(policy, "abc")
-    policy.used([marks["a"], marks["a"]], 0.0)
-    policy.used([marks["b"], marks["b"]], 0.0)
-    policy.used([marks["c"]], 0.0)
-    assert policy.victim(0.0) == "a"
-    assert policy.victim(0.0) == "c"
-
-
-@pytest.mark.parametrize(("weight", "tau", "batch"), [(-1.0, 1.0, 1), (0.1, 0.0, 1), (0.1, 1.0, 0)])
-def test_hybrid_constants_that_give_no_score_are_refused(weight: float, tau: float, batch: int) -> None:
-    with pytest.raises(ValueError, match="give no score"):
-        Hybrid(weight, tau, batch)
 
 
 def test_adaptive_lets_an_entry_go_that_was_read_often_and_then_left() -> None:

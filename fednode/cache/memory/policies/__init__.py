@@ -5,7 +5,6 @@ from random import Random
 from typing import Final, TypeAlias
 
 from fednode.cache.memory.policies.adaptive import Adaptive
-from fednode.cache.memory.policies.hybrid import Hybrid
 from fednode.cache.memory.policies.lfu import Lfu
 from fednode.cache.memory.policies.lru import Lru
 from fednode.cache.memory.policies.protocol import Mark, Policy
@@ -15,10 +14,10 @@ from fednode.errors import ConfigError
 PolicyMaker: TypeAlias = Callable[[], Policy]
 """Makes a fresh policy: each shard of a cache has its own."""
 
-POLICIES: Final = ("lru", "lfu", "hybrid", "adaptive", "s3fifo")
+POLICIES: Final = ("lru", "lfu", "adaptive", "s3fifo")
 """The names `policy_maker` knows."""
 
-__all__ = ["POLICIES", "Adaptive", "Hybrid", "Lfu", "Lru", "Mark", "Policy", "PolicyMaker", "S3Fifo", "policy_maker"]
+__all__ = ["POLICIES", "Adaptive", "Lfu", "Lru", "Mark", "Policy", "PolicyMaker", "S3Fifo", "policy_maker"]
 
 
 def policy_maker(name: str, seed: int = 0) -> PolicyMaker:
@@ -27,7 +26,6 @@ def policy_maker(name: str, seed: int = 0) -> PolicyMaker:
     makers: dict[str, PolicyMaker] = {
         "lru": Lru,
         "lfu": Lfu,
-        "hybrid": Hybrid,
         "adaptive": lambda: Adaptive(random),
         "s3fifo": S3Fifo,
     }

@@ -1,4 +1,4 @@
-"""The hybrid score with a `tau` that follows the load: the default policy."""
+"""A score of uses against age, with a `tau` that follows the load: the default policy."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
