@@ -64,6 +64,11 @@ class CsvLayout:
     def __post_init__(self) -> None:
         if not 0 < self.test_share < 1:
             raise ConfigError(f"test share is {self.test_share}; give a share between 0 and 1, such as 0.2")
+        if self.text == self.label:
+            raise ConfigError(
+                f"text_column and label_column are both {self.text!r}: a model would learn to repeat its input; "
+                "name two columns"
+            )
 
 
 def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None) -> Dataset:
@@ -168,10 +173,11 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(path: Path, columns: Sequence[str], layout: CsvLayout) -> tuple[int, int]:
-    """The places of text and label in a record."""
-    for name, flag in ((layout.text, "--text-column"), (layout.label, "--label-column")):
+    """The places of text and label in a record. Raises `DataError` for a name that two columns have."""
+    for name in filter(None, columns):
         if columns.count(name) > 1:
             raise DataError(f"{path} has {columns.count(name)} columns {name!r}; rename all but one")
+    for name, flag in ((layout.text, "--text-column"), (layout.label, "--label-column")):
         if name in columns:
             continue
         for sign, kind in ((";", "semicolons"), ("\t", "tabs")):

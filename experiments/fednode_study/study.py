@@ -20,6 +20,7 @@ class CustomerService:
 
     def workload(self, settings: RunSettings) -> Workload:
         """Read and deal the records. Raises `DataError` or `ConfigError`."""
+        from fednode_study.data_checks import data_warnings
         from fednode_study.experiment import DataSettings, columns, deal, load_dataset
 
         chosen = DataSettings.of(settings)
@@ -38,6 +39,7 @@ class CustomerService:
             source=dataset.source,
             labels=labels,
             summary=f"about {records:,} training messages, {labels:,} intents",
+            warnings=data_warnings(dataset),
         )
 
     def evaluator(self, settings: RunSettings) -> "Experiment":

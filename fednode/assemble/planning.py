@@ -164,7 +164,7 @@ def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParam
 
 
 def _warnings(settings: RunSettings, workload: Workload, terms: Terms) -> tuple[str, ...]:
-    found, records, dimension = [], workload.records, workload.layout.dimension
+    found, records, dimension = list(workload.warnings), workload.records, workload.layout.dimension
     if settings.delta * records > 0.1:
         found.append(f"delta {settings.delta:g} is large for {records:,} records: choose {0.05 / records:.1g} or less")
     if settings.epsilon > 10:

@@ -33,7 +33,7 @@ class Workload:
     than `max_records` contributes no more than so many. Choose both, with `rounded_up` for instance: the guarantee
     covers what a record says and not how many there are, so exact counts would be given away. `model`, `dataset` and
     `source` stand in the report; `labels` is 0 where the model is no classifier; `summary` says in one line how large
-    the data set is.
+    the data set is, and `warnings` what makes its figures say less than they seem to, a sentence each.
     """
 
     layout: Layout
@@ -44,6 +44,7 @@ class Workload:
     source: str = "read by each member alone"
     labels: int = 0
     summary: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def rounded_up(count: int) -> int:

@@ -46,6 +46,7 @@ def test_banking77_reads_quoted_line_breaks(tmp_path):
         ('text,label\n"a\nb",x\n"c"d,y\n', "line 4:.*CSV"),
         ('text,label\n"a\nb",x\n"c\nd",\n', "line 4:.*empty"),
         ("label,text,label\nx,a,y\n", "2 columns 'label'"),
+        ("text,label,note,note\na,x,b,c\n", "2 columns 'note'"),
     ],
 )
 def test_bad_files_are_refused_by_their_line_or_column(tmp_path, content, says):
@@ -95,6 +96,15 @@ def test_any_bytes_are_records_or_one_sentence_that_names_the_file(tmp_path_fact
 def test_test_share_outside_0_and_1_is_refused():
     with pytest.raises(ConfigError, match=r"1\.0"):
         CsvLayout(test_share=1.0)
+
+
+def test_a_text_column_that_is_the_label_column_is_refused():
+    with pytest.raises(ConfigError, match="both 'label'"):
+        CsvLayout(text="label")
+
+
+def test_columns_without_a_name_are_not_one_name_twice(tmp_path):
+    assert read_rows(write(tmp_path / "mine.csv", "text,label,,\na,x,,\n"), CsvLayout()) == [("a", "x")]
 
 
 @settings(max_examples=25, deadline=None)
