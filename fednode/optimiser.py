@@ -5,6 +5,10 @@ Step t of T (t = 0 .. T - 1) moves the parameters by
     rate_t = path * 2 (T - t) / (T (T + 1))          v_{t+1} = momentum * v_t + (1 - momentum) * g_t
     w_{t+1} = w_t - rate_t * v_{t+1}                 sum of rate_t over t = path
 
+g is the mean gradient or, for the client unit, the mean of how far clients moved: then this is FedAvg, and FedAvgM with
+momentum. With `adam`, v_{t+1} is divided by sqrt(s_{t+1}) + 1e-3, where s_{t+1} = 0.99 s_t + 0.01 g_t^2: FedAdam (Reddi
+et al. 2021, arXiv:2003.00295, Algorithm 2).
+
 Why a path and not a rate: under a fixed privacy budget the noise of one round grows with the square root of the rounds,
 so the noise in the final parameters grows with the path, not with the number of rounds. The path decides how far the
 model learns and how much noise it keeps; the number of rounds decides how smoothly. One default serves 20 to 40 rounds.
@@ -24,15 +28,18 @@ from fednode.errors import ConfigError
 
 DEFAULT_PATH = 2000.0
 
+_SQUARES_KEPT, _FLOOR = 0.99, 1e-3
+
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimiserState:
-    """Steps taken so far, and the velocity, float64 (d,), read-only."""
+    """Steps taken so far, the velocity and, for Adam, the mean of squares: float64 (d,), read-only."""
 
     step: int
     velocity: Vector = field(repr=False)
+    squares: Vector | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class ServerOptimiser:
     rounds: int
     path: float = DEFAULT_PATH
     momentum: float = 0.0
+    adam: bool = False
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -53,7 +61,7 @@ class ServerOptimiser:
 
     def init(self, d: int) -> OptimiserState:
         """The state before the first step, for d parameters."""
-        return OptimiserState(0, _frozen(np.zeros(d, dtype=np.float64)))
+        return OptimiserState(0, _frozen(np.zeros(d)), _frozen(np.zeros(d)) if self.adam else None)
 
     def rate(self, step: int) -> float:
         """The rate of step 0 .. rounds - 1; 0 for any later step."""
@@ -71,10 +79,14 @@ class ServerOptimiser:
             )
         gradient = mean_gradient.astype(np.float64)
         velocity = state.velocity * self.momentum + gradient * (1.0 - self.momentum)
-        moved = parameters.astype(np.float64) - velocity * self.rate(state.step)
+        step, squares = velocity * self.rate(state.step), state.squares
+        if squares is not None:
+            squares = _frozen(squares * _SQUARES_KEPT + gradient * gradient * (1.0 - _SQUARES_KEPT))
+            step = step / (np.sqrt(squares) + _FLOOR)
+        moved = parameters.astype(np.float64) - step
         if not np.isfinite(moved).all():
             raise ValueError("the optimiser's step is not finite; the gradient must be")
-        return OptimiserState(state.step + 1, _frozen(velocity)), moved
+        return OptimiserState(state.step + 1, _frozen(velocity), squares), moved
 
 
 def _frozen(vector: Vector) -> Vector:

@@ -29,6 +29,16 @@ def test_two_rounds_with_momentum_by_hand():
     assert parameters.tolist() == [-(2.0 * 2.0 + 1.0 * (0.5 * 2.0 + 0.5 * 8.0))]
 
 
+def test_two_rounds_of_adam_by_hand():
+    optimiser = ServerOptimiser(rounds=2, path=0.3, momentum=0.9, adam=True)
+    _, parameters = run(optimiser, np.array([[4.0, -0.5], [8.0, 0.0]]))
+    first = 0.2 * 0.4 / (np.sqrt(0.16) + 1e-3)
+    second = 0.1 * (0.9 * 0.4 + 0.8) / (np.sqrt(0.99 * 0.16 + 0.64) + 1e-3)
+    assert parameters[0] == pytest.approx(-(first + second))
+    # the same step whatever the size of a gradient, as long as it is far above the floor
+    assert run(ServerOptimiser(1, 0.2, 0.9, True), np.array([[4.0, -400.0]]))[1] == pytest.approx([-0.2, 0.2], rel=0.01)
+
+
 @settings(max_examples=50, deadline=None)
 @given(rounds=st.integers(1, 500), path=st.floats(1e-3, 1e6))
 def test_rates_fall_and_add_up_to_the_path(rounds, path):
