@@ -41,7 +41,9 @@ def test_epochs_and_steps_are_those_asked_for():
         assert local_update(model, batches(), 100.0, chosen).vector.sum() == pytest.approx(0.5 * taken)
 
 
-@pytest.mark.parametrize("optimiser", [torch.optim.Adam, torch.optim.AdamW, partial(torch.optim.LBFGS, max_iter=3), SGD])
+@pytest.mark.parametrize(
+    "optimiser", [torch.optim.Adam, torch.optim.AdamW, partial(torch.optim.LBFGS, max_iter=3), SGD]
+)
 def test_any_optimiser_moves_the_model_and_never_by_more_than_the_clip(optimiser):
     for clip in (1e-3, 0.1, 1e6):
         model = mlp()

@@ -59,9 +59,7 @@ class LocalTraining:
             )
 
 
-def local_update(
-    model: "torch.nn.Module", batches: Iterable[Any], clip: float, training: LocalTraining
-) -> LocalUpdate:
+def local_update(model: "torch.nn.Module", batches: Iterable[Any], clip: float, training: LocalTraining) -> LocalUpdate:
     """Train `model` in place on the batches, a `DataLoader` for instance, and return how far it moved, clipped.
 
     Only trainable floating-point parameters travel. No batches, or a result that is not finite, give zeros.
