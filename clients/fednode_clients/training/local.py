@@ -8,6 +8,7 @@ optimiser, any number of epochs and steps, and any module are right, also those 
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,21 +92,21 @@ def _train(model: "torch.nn.Module", batches: Iterable[Any], training: LocalTrai
     anchors = [parameter.detach().clone() for parameter in parameters] if training.proximal else []
     optimiser, loss = training.optimiser(parameters), training.loss or _cross_entropy
 
-    def closure(batch: Any) -> "torch.Tensor":
+    def closure(batch: Any) -> float:
         optimiser.zero_grad()
         value = loss(model, batch)
         value.backward()  # type: ignore[no-untyped-call]  # torch
         for parameter, anchor in zip(parameters, anchors, strict=bool(anchors)):
             if parameter.grad is not None:
                 parameter.grad.add_(parameter.detach() - anchor, alpha=training.proximal)
-        return value
+        return float(value)
 
     taken = 0
     for _ in range(training.epochs):
         for batch in batches:
             if taken == training.steps:
                 return
-            optimiser.step(lambda batch=batch: closure(batch))
+            optimiser.step(partial(closure, batch))
             taken += 1
 
 
