@@ -29,7 +29,7 @@ def test_one_step_of_sgd_is_the_rate_times_the_mean_gradient():
     torch.nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
     gradient = np.concatenate([p.grad.double().numpy().ravel() for p in model.parameters()])
     update = local_update(model, [batch], 100.0, LocalTraining(SGD))
-    np.testing.assert_allclose(update.vector, 0.5 * gradient, atol=1e-6)
+    assert update.vector == pytest.approx(0.5 * gradient, abs=1e-6)
 
 
 def test_epochs_and_steps_are_those_asked_for():
