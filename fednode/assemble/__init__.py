@@ -34,6 +34,20 @@ def run(settings: RunSettings, observer: Observer, stop: StopFlag) -> "RunResult
     return run_inproc(settings, Unfailing(observer), stop)
 
 
+def report(folder: Path) -> tuple[str, ...]:
+    """Write the reports of the run in `folder` from what it left; the lines to print.
+
+    Raises `DataError` or `StoreError` for a folder that does not hold a whole run.
+    """
+    from fednode.assemble.report_facts import record_left
+    from fednode.assemble.run_result import closing_lines
+    from fednode.reports import write_reports
+
+    record = record_left(folder)
+    write_reports(record, folder)
+    return closing_lines(record, folder)
+
+
 def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     """For each text the most likely label of the model in `folder`, and its score, 0 to 1."""
     from fednode.assemble.study import find_study

@@ -1,14 +1,15 @@
-"""The report's facts, collected from what was planned and what happened."""
+"""The report's facts: from what was planned and what happened, or from what a killed run left in its folder."""
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 from fednode import __version__
 from fednode.assemble.claims import STRENGTH, Reached, adversary, claims
 from fednode.assemble.planning import Plan
-from fednode.assemble.rounds import Spending, round_record
+from fednode.assemble.rounds import NOTES_NAME, Notes, Spending, charged_alone
 from fednode.assemble.session import Session
-from fednode.driver import BROKEN, RoundOutcome, describe_error
+from fednode.driver import describe_error
 from fednode.errors import (
     BudgetExhausted,
     FednodeError,
@@ -18,12 +19,23 @@ from fednode.errors import (
     TooFewHolders,
     TooFewSurvivors,
 )
-from fednode.privacy import ChargeRecord, attack_advantage, attack_tpr, gaussian_mu
+from fednode.privacy import Budget, attack_advantage, attack_tpr, gaussian_mu
 from fednode.protocol.headroom import OVERFLOW_CHANCE, SAMPLER_DISTANCE
-from fednode.protocol.spec import rounded_norm
-from fednode.reports import Guarantee, Mechanism, RoundRecord, RunRecord, TaskFacts, Trust
+from fednode.protocol.spec import Terms, rounded_norm
+from fednode.reports import (
+    JSON_NAME,
+    Claims,
+    Guarantee,
+    Mechanism,
+    RoundRecord,
+    RunRecord,
+    TaskFacts,
+    Trust,
+    parse_report,
+)
 from fednode.reports.figures import moment, plural
 from fednode.settings import RunSettings
+from fednode_crypto import params_from_dict
 
 OUTCOMES: dict[type[FednodeError], str] = {
     Interrupted: "stopped",
@@ -34,32 +46,117 @@ OUTCOMES: dict[type[FednodeError], str] = {
     StoreError: "disk-refused",
 }
 
+UNFINISHED = "unfinished"
+"""The outcome of a run whose end nobody noted."""
+
+NO_MODEL = "no model was saved"
 _UNKNOWN = "it was charged, and nothing is known of how it ended"
+
+
+def planned_notes(session: Session) -> Notes:
+    """What the report of this run says if the run is killed before it ends, and what it takes to say more."""
+    plan, settings = session.plan, session.plan.settings
+    nothing = Spending((), "", plan.budget.delta)
+    planned = RunRecord(
+        run_id=session.run_id,
+        version=__version__,
+        started=session.started,
+        ended=session.started,
+        outcome=UNFINISHED,
+        outcome_sentence="",
+        settings=_settings(settings),
+        task=_task(plan),
+        mechanism=_mechanism(plan),
+        guarantee=_guarantee(plan.budget),
+        trust=_trust(session),
+        claims=Claims((), (), ()),
+        rounds=(),
+        warnings=plan.warnings,
+        deviations=_injected(settings),
+    )
+    return Notes(_accounted(planned, plan.terms, nothing), plan.terms)
 
 
 def run_record(session: Session, error: BaseException | None) -> RunRecord:
     """Everything that the report says of this run; every round that was charged is in it, whatever ended the run."""
-    plan, settings = session.plan, session.plan.settings
     spending = session.spending()
     rounds = _rounds(session, spending)
     unfinished = _unfinished(session, rounds)
-    return RunRecord(
-        run_id=session.run_id,
-        version=__version__,
-        started=session.started,
+    planned = planned_notes(session).planned
+    record = replace(
+        planned,
         ended=session.environment.clock.time(),
         outcome=_outcome(error),
-        outcome_sentence=_sentence(sum(record.released for record in rounds), settings.rounds, error),
-        settings=_settings(settings),
-        task=_task(plan),
-        mechanism=_mechanism(plan),
-        guarantee=_guarantee(plan, spending),
-        trust=_trust(session, spending),
-        claims=claims(plan.terms, plan.sum_params, _reached(plan, spending, rounds)),
+        outcome_sentence=_sentence(sum(one.released for one in rounds), session.plan.settings.rounds, error),
+        trust=replace(planned.trust, model_digest=session.model_digest or planned.trust.model_digest),
         rounds=tuple(rounds),
-        warnings=plan.warnings,
-        deviations=(*_deviations(session, spending, rounds), *unfinished.values()),
+        deviations=(*session.noticed, *_tuned(session), *planned.deviations),
         unfinished=tuple(unfinished),
+    )
+    record = _accounted(record, session.plan.terms, spending)
+    return replace(record, deviations=(*record.deviations, *unfinished.values()))
+
+
+def record_left(folder: Path) -> RunRecord:
+    """The report of a run from what it left in its folder: the report it wrote, or its notes and its ledger.
+
+    Raises `DataError` if neither is there, `StoreError` if the ledger was changed or is not the report's.
+    """
+    written = folder / JSON_NAME
+    record = parse_report(written.read_bytes()) if written.exists() else None
+    if record is None or record.outcome == UNFINISHED:
+        return _unfinished_record(folder)
+    head = Spending.left(folder / record.trust.ledger_path, record.guarantee.delta).head
+    if head != record.trust.ledger_head:
+        raise StoreError(
+            f"the ledger in {folder} ends with the head {head or 'of none'}, and {JSON_NAME} names "
+            f"{record.trust.ledger_head or 'none'}: keep both and find out which was changed"
+        )
+    return record
+
+
+def _unfinished_record(folder: Path) -> RunRecord:
+    notes = Notes.read(folder)
+    planned, terms = notes.planned, notes.terms
+    spending = Spending.left(folder / planned.trust.ledger_path, planned.guarantee.delta)
+    noted = {one.round: one for one in notes.rounds}
+    least = terms.min_survivors - terms.assumed_colluders
+    for charge in spending.charges:
+        if charge.round_number not in noted:
+            noted[charge.round_number] = charged_alone(charge, planned.task.clients, least, _UNKNOWN)
+    rounds = tuple(noted[number] for number in sorted(noted))
+    released = sum(one.released for one in rounds)
+    ending = "no end was noted: the run still goes on, or it was killed"
+    record = replace(
+        planned,
+        ended=max([planned.started, (folder / NOTES_NAME).stat().st_mtime]),
+        outcome_sentence=f"{plural(released, 'round')} {'was' if released == 1 else 'were'} released; {ending}",
+        trust=replace(
+            planned.trust, model_digest=([NO_MODEL] + [one.model_digest for one in rounds if one.released])[-1]
+        ),
+        rounds=rounds,
+    )
+    return _accounted(record, terms, spending)
+
+
+def _accounted(record: RunRecord, terms: Terms, spending: Spending) -> RunRecord:
+    """The record with its rounds priced as the ledger has them, and what follows from that."""
+    rounds = tuple(_priced(spending, one) for one in record.rounds)
+    params = params_from_dict(record.trust.sum_params)
+    released = [one for one in rounds if one.released]
+    reached = Reached(
+        arrived=any(one.survivors for one in rounds),
+        charged=bool(spending.charges),
+        released=len(released),
+        spared=sum(1 for one in released if len(one.holders_answered) > params.threshold),
+    )
+    return replace(
+        record,
+        guarantee=_priced_guarantee(record.guarantee, spending),
+        trust=replace(record.trust, ledger_head=spending.head),
+        claims=claims(terms, params, reached),
+        rounds=rounds,
+        deviations=(*record.deviations, *_failures(rounds, spending)),
     )
 
 
@@ -73,26 +170,14 @@ def _outcome(error: BaseException | None) -> str:
 
 def _rounds(session: Session, spending: Spending) -> list[RoundRecord]:
     """The rounds that the session noted, and those that the ledger alone knows of, in order."""
-    noted = {record.round: record for record in session.rounds}
+    noted, plan = {record.round: record for record in session.rounds}, session.plan
+    least = plan.terms.min_survivors - plan.terms.assumed_colluders
     for charge in spending.charges:
         if charge.round_number not in noted:
-            noted[charge.round_number] = _from_ledger(session, charge)
-    return [_priced(spending, noted[number]) for number in sorted(noted)]
-
-
-def _from_ledger(session: Session, charge: ChargeRecord) -> RoundRecord:
-    """A round that was charged, and whose end was not noted before the run was aborted."""
-    released = charge.round_number <= session.released
-    outcome = RoundOutcome(
-        round=charge.round_number,
-        cause="" if released else BROKEN,
-        reason="" if released else _UNKNOWN,
-        invited=session.plan.settings.clients,
-        survivors=charge.survivors,
-        opened=True,
-    )
-    session.broken[charge.round_number] = _UNKNOWN
-    return round_record(session.plan, outcome, None, (0.0, 0.0))
+            session.broken[charge.round_number] = _UNKNOWN
+            broken = "" if charge.round_number <= session.released else _UNKNOWN
+            noted[charge.round_number] = charged_alone(charge, plan.settings.clients, least, broken)
+    return [noted[number] for number in sorted(noted)]
 
 
 def _priced(spending: Spending, record: RoundRecord) -> RoundRecord:
@@ -148,15 +233,25 @@ def _mechanism(plan: Plan) -> Mechanism:
     )
 
 
-def _guarantee(plan: Plan, spending: Spending) -> Guarantee:
-    budget = plan.budget
-    mu = gaussian_mu([charge.event for charge in spending.charges])
+def _guarantee(budget: Budget) -> Guarantee:
+    """The guarantee before anything is charged."""
     return Guarantee(
         unit=budget.unit,
         adjacency="the contribution of one record, which is replaced by zero in one of them",
         setting="distributed noise",
         epsilon_limit=budget.epsilon,
         delta=budget.delta,
+        epsilon=0.0,
+        renyi=0.0,
+        attack_advantage=0.0,
+        attack_tpr=0.01,
+    )
+
+
+def _priced_guarantee(claim: Guarantee, spending: Spending) -> Guarantee:
+    mu = gaussian_mu([charge.event for charge in spending.charges])
+    return replace(
+        claim,
         epsilon=spending.epsilon,
         renyi=spending.renyi,
         attack_advantage=attack_advantage(mu),
@@ -164,7 +259,7 @@ def _guarantee(plan: Plan, spending: Spending) -> Guarantee:
     )
 
 
-def _trust(session: Session, spending: Spending) -> Trust:
+def _trust(session: Session) -> Trust:
     params = session.plan.sum_params
     return Trust(
         enrolment=session.enrolled,
@@ -177,38 +272,31 @@ def _trust(session: Session, spending: Spending) -> Trust:
         holders=params.holders,
         threshold=params.threshold,
         ledger_path="ledger.jsonl",
-        ledger_head=spending.head,
+        ledger_head="",
         ledger_check="fednode ledger ledger.jsonl",
-        model_digest=session.model_digest or "no model was saved",
+        model_digest=NO_MODEL,
         cohort="" if session.members is None else session.members.cohort.digest().hex(),
     )
 
 
-def _reached(plan: Plan, spending: Spending, rounds: list[RoundRecord]) -> Reached:
-    released = [record for record in rounds if record.released]
-    return Reached(
-        arrived=any(record.survivors for record in rounds),
-        charged=bool(spending.charges),
-        released=len(released),
-        spared=sum(1 for record in released if len(record.holders_answered) > plan.sum_params.threshold),
-    )
+def _injected(settings: RunSettings) -> tuple[str, ...]:
+    faults = ", ".join(map(str, settings.faults))
+    return (f"Faults were injected on purpose: {faults}.",) if faults else ()
 
 
-def _deviations(session: Session, spending: Spending, rounds: list[RoundRecord]) -> tuple[str, ...]:
-    found = [*session.noticed]
-    found += [
+def _tuned(session: Session) -> list[str]:
+    return [
         f"{change.store}.{change.name} of the cache was changed from {change.old:g} to {change.new:g} at "
         f"{moment(change.at)}."
         for change in session.tuned
     ]
-    if session.plan.settings.faults:
-        injected = ", ".join(str(fault) for fault in session.plan.settings.faults)
-        found.append(f"Faults were injected on purpose: {injected}.")
+
+
+def _failures(rounds: tuple[RoundRecord, ...], spending: Spending) -> list[str]:
     failed = [record for record in rounds if not record.released]
     charged = {charge.round_number for charge in spending.charges}
-    found += [f"Round {record.round} ended without a release: {record.reason}." for record in failed]
-    found += [f"Round {record.round} was charged all the same." for record in failed if record.round in charged]
-    return tuple(found)
+    found = [f"Round {record.round} ended without a release: {record.reason}." for record in failed]
+    return found + [f"Round {record.round} was charged all the same." for record in failed if record.round in charged]
 
 
 def _unfinished(session: Session, rounds: list[RoundRecord]) -> dict[int, str]:

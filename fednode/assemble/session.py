@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fednode.assemble.enrolment import HOW_ENROLLED, Enrolled
 from fednode.assemble.planning import Plan
-from fednode.assemble.rounds import Spending, round_record
+from fednode.assemble.rounds import Notes, Spending, round_record
 from fednode.assemble.stores import Stores, open_stores
 from fednode.assemble.study import Arrays, Evaluator
 from fednode.clock import Clock, SkippingClock, SystemClock
@@ -97,9 +97,13 @@ class Session:
         The model of the last release is written in any case. Whatever this raises, the other fields say what had
         happened by then.
         """
+        # imported here: the facts are collected from a session
+        from fednode.assemble.report_facts import planned_notes
+
         self.members = members
         self.observer.phase("making features")
         try:
+            planned_notes(self).begin(self.folder)
             with (
                 self._stores() as stores,
                 Ledger.open(
@@ -196,7 +200,10 @@ class Session:
 
     def _note_round(self, outcome: RoundOutcome, accuracy: float | None, spent: tuple[float, float]) -> None:
         record = round_record(self.plan, outcome, accuracy, spent)
+        if self.saved == record.round:
+            record = replace(record, model_digest=self.model_digest)
         self.rounds.append(record)
+        Notes.add(self.folder, record)
         if outcome.broken:
             self.broken[outcome.round] = outcome.broken
         self.observer.round_done(

@@ -32,6 +32,13 @@ LEDGER_CAUSES: Final[dict[int, str]] = {
 }
 """What the codes of `fednode ledger` mean; `CAUSES` has the others."""
 
+REPORT_CAUSES: Final[dict[int, str]] = {
+    0: "the reports are written",
+    errors.DataError.exit_code: "the folder holds neither a report nor the notes of a run, or they cannot be read",
+    StoreError.exit_code: "the ledger was changed or is not that of the report, or the disk failed",
+}
+"""What the codes of `fednode report` mean."""
+
 OPTIONAL: Final = frozenset({"matplotlib", "opacus", "redis", "safetensors", "sklearn", "tenseal", "torch"})
 """Modules that a key holder's installation does not have; see the extras in pyproject.toml."""
 

@@ -4,14 +4,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from typing import TypeVar
 
 from fednode.errors import DataError
 from fednode.reports.page import statement
 from fednode.reports.run_record import RunRecord
 from fednode.wire import canonical
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _KIND = "fednode-report"
+_T = TypeVar("_T")
 
 
 def render_json(record: RunRecord) -> bytes:
@@ -26,19 +28,33 @@ def render_json(record: RunRecord) -> bytes:
 
 def parse_report(data: bytes) -> RunRecord:
     """The record in a `report.json`. Raises `DataError` if a field is missing or of another type."""
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         report = json.loads(data)
         if report["kind"] != _KIND or report["schema_version"] != SCHEMA_VERSION:
             raise DataError(
                 f"not a report of schema version {SCHEMA_VERSION}; read it with the FedNode version that wrote it"
             )
-        return TypeAdapter(RunRecord).validate_json(json.dumps(report["run"], allow_nan=False), strict=True)
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        return _checked(RunRecord, report["run"])
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"the report cannot be read ({type(error).__name__}); make it again from the run's ledger"
         ) from error
+
+
+def to_line(value: object) -> bytes:
+    """A record, or a part of one, as canonical JSON on one line. Raises `ValueError` as `render_json` does."""
+    return canonical({"value": _plain(value, "value")})
+
+
+def from_line(kind: type[_T], line: bytes) -> _T:
+    """What `to_line` made of a value of this kind. Raises `ValueError` for anything else."""
+    return _checked(kind, json.loads(line)["value"])
+
+
+def _checked(kind: type[_T], found: object) -> _T:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).validate_json(json.dumps(found, allow_nan=False), strict=True)
 
 
 def _plain(value: object, where: str) -> object:

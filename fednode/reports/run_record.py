@@ -33,7 +33,8 @@ class RoundRecord:
     late one), `lost` never answered. `noise_planned` and `noise_added` are standard deviations of the noise in each
     coordinate of the sum, in model units: of the fewest survivors less the assumed colluders, and of all updates that
     arrived and were kept. `epsilon_after` and `renyi_after` are cumulative. Bytes are means over clients.
-    `asked_again` counts how often clients were asked once more for an update that had found no room.
+    `asked_again` counts how often clients were asked once more for an update that had found no room. `model_digest` is
+    that of the model that was saved after the round, "" if none was.
     """
 
     round: int
@@ -41,20 +42,21 @@ class RoundRecord:
     reason: str | None
     invited: int
     survivors: tuple[str, ...]
-    rejected: tuple[NamedReason, ...]
-    discarded: tuple[NamedReason, ...]
-    lost: tuple[str, ...]
-    holders_answered: tuple[str, ...]
-    holders_silent: tuple[str, ...]
-    noise_planned: float
-    noise_added: float
-    epsilon_after: float
-    renyi_after: float
-    accuracy: float | None
-    bytes_up: int
-    bytes_down: int
-    seconds: float
+    rejected: tuple[NamedReason, ...] = ()
+    discarded: tuple[NamedReason, ...] = ()
+    lost: tuple[str, ...] = ()
+    holders_answered: tuple[str, ...] = ()
+    holders_silent: tuple[str, ...] = ()
+    noise_planned: float = 0.0
+    noise_added: float = 0.0
+    epsilon_after: float = 0.0
+    renyi_after: float = 0.0
+    accuracy: float | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: float = 0.0
     asked_again: int = 0
+    model_digest: str = ""
 
     @property
     def released(self) -> bool:

@@ -25,13 +25,13 @@ def test_it_is_canonical_and_says_its_schema() -> None:
     assert all(set(entry) == {field.name for field in fields(RoundRecord)} for entry in report["run"]["rounds"])
 
 
-def test_schema_version_2_has_these_fields() -> None:
+def test_schema_version_3_has_these_fields() -> None:
     """Whoever changes this list raises SCHEMA_VERSION: other people's programs read it."""
     entry = json.loads(render_json(sample_record()))["run"]["rounds"][4]
-    assert SCHEMA_VERSION == 2
+    assert SCHEMA_VERSION == 3
     assert " ".join(sorted(entry)) == (
         "accuracy asked_again bytes_down bytes_up discarded epsilon_after holders_answered "
-        "holders_silent invited lost noise_added noise_planned outcome reason rejected "
+        "holders_silent invited lost model_digest noise_added noise_planned outcome reason rejected "
         "renyi_after round seconds survivors"
     )
     assert entry["rejected"] == [
@@ -76,7 +76,7 @@ def test_what_json_does_not_know_is_refused_by_name(value: object) -> None:
         b"[]",
         b"\xff",
         b"{}",
-        b'{"kind":"fednode-report","schema_version":2,"run":{}}',
+        b'{"kind":"fednode-report","schema_version":3,"run":{}}',
         b'{"kind":"fednode-report","schema_version":1,"run":{}}',
         b'{"kind":"other","schema_version":1}',
         render_json(sample_record()).replace(b'"outcome":"failed"', b'"outcome":"fine"'),
