@@ -123,7 +123,7 @@ def test_a_wrong_password_ends_the_run_before_keys_are_made(tmp_path, server):
         ({"cache": "redis://localhost", "cache_password_file": Path("/nowhere/password")}, "--cache-password-file"),
         ({"cache": "redis://localhost", "cache_password_file": Path("/dev/null")}, "--cache-password-file"),
         ({"cache": "redis://ann@localhost"}, "--cache-password-file"),
-        ({"cache": "rediss://localhost", "cache_ca": Path("/nowhere/ca.pem")}, "--cache-ca"),
+        ({"cache": "rediss://localhost", "cache_ca": Path("/nowhere/ca.pem")}, "ca.pem is not a file"),
         ({"cache": "rediss://localhost", "cache_ca": Path(__file__)}, "--cache-ca"),
         (
             {"cache": "rediss://localhost", "cache_certificate": Path(__file__), "cache_key": Path(__file__)},
