@@ -308,3 +308,62 @@ def test_predict_and_accuracy():
     assert predict(model, rows).tolist() == [0, 1, 0]
     assert accuracy(model, rows, np.array([0, 1, 1])) == pytest.approx(2 / 3)
     assert accuracy(model, rows[:0], np.array([], dtype=np.int64)) == 0.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(n=st.integers(1, 12), clip=st.sampled_from([1e-3, 1.0, 100.0]), seed=st.integers(0, 2**32 - 1))
+def test_the_gradients_of_a_group_are_added_before_clipping(n, clip, seed):
+    model, (features, labels) = head(seed=seed), records(n, seed=seed)
+    groups = np.random.default_rng(seed).integers(-1, 3, n)
+    rows = one_by_one(model, features, labels)
+    sums = np.array([rows[groups == group].sum(axis=0) for group in np.unique(groups)])
+    norms = np.linalg.norm(sums, axis=1)
+    expected = (sums * np.minimum(1, clip / norms)[:, None]).sum(axis=0)
+    got = clipped_gradient_sum(model, features, labels, clip, groups=groups)
+    np.testing.assert_allclose(got.vector, expected, rtol=1e-5, atol=3e-6 * clip)
+    assert (got.records, got.clipped, got.dropped) == (n, int((norms > clip).sum()), 0)
+    sampled = clipped_gradient_sum(torch.nn.Sequential(model), features, labels, clip, groups=groups)
+    assert np.linalg.norm(sampled.vector - got.vector) <= float32_error(model, features)
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, torch.nn.Sequential])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_removing_a_group_moves_the_sum_by_the_clip_at_most(wrap, scale):
+    model, (features, labels) = wrap(head()), records(40)
+    features, groups = (features * scale).astype(np.float32), np.arange(40) % 7
+    whole = clipped_gradient_sum(model, features, labels, 0.5, groups=groups)
+    for group in range(7):
+        kept = groups != group
+        rest = clipped_gradient_sum(model, features[kept], labels[kept], 0.5, groups=groups[kept])
+        assert np.linalg.norm(whole.vector - rest.vector) <= 0.5
+    # control: a bound on each record alone does not bound the group
+    cut = [clipped_gradient_sum(model, features[kept], labels[kept], 0.5) for kept in (groups >= 0, groups > 0)]
+    assert np.linalg.norm(cut[0].vector - cut[1].vector) > 0.5
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, torch.nn.Sequential])
+def test_records_of_a_group_that_are_not_finite_count_as_zero_and_are_counted(wrap):
+    model, (features, labels) = wrap(head()), records(9)
+    groups = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    clean = clipped_gradient_sum(model, *(np.delete(a, 4, axis=0) for a in (features, labels)), 1.0,
+                                 groups=np.delete(groups, 4))  # fmt: skip
+    features[4, 2] = np.nan
+    got = clipped_gradient_sum(model, features, labels, 1.0, groups=groups)
+    assert np.linalg.norm(got.vector - clean.vector) < 1e-5
+    assert (got.records, got.dropped, got.clipped) == (9, 1, clean.clipped)
+
+
+@pytest.mark.parametrize("groups", [np.zeros(3, np.int64), np.zeros(4), np.zeros((4, 1), np.int64)])
+def test_groups_that_do_not_fit_are_refused(groups):
+    with pytest.raises(ValueError, match="groups"):
+        clipped_gradient_sum(head(), *records(4), 1.0, groups=groups)
+
+
+def test_norms_whose_squares_overflow_or_vanish_are_clipped():
+    tiny = np.full((1, 6), 1e-200)
+    model = torch.nn.Linear(6, 4, bias=False, dtype=torch.float64)
+    for features, clip in ((tiny, 1e-250), (1e200 * np.eye(6)[:1], 1.0)):
+        with torch.no_grad():
+            model.weight.zero_()
+        got = clipped_gradient_sum(model, features, np.array([1]), clip)
+        assert np.linalg.norm(got.vector / clip) == pytest.approx(1.0, rel=1e-5) and got.clipped == 1

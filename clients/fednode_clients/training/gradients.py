@@ -21,12 +21,13 @@ The values of records raise nothing: what a client says must not depend on them.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_clients.training.models import known_labels, parameter_count, to_vector, travelling
+from fednode_clients.training.models import known_labels, parameter_count, to_vector
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +43,7 @@ _KEPT = 1.0 - 2.0**-20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GradientSum:
-    """`vector` float64 (d,) and the counts of records, clipped and dropped ones: all private until noised."""
+    """`vector` float64 (d,), the counts of records, of clipped records or groups, of dropped records: all private."""
 
     vector: Array = field(repr=False)
     records: int = field(repr=False)
@@ -51,27 +52,36 @@ class GradientSum:
     dropped: int = field(repr=False)
 
 
-def clipped_gradient_sum(model: "torch.nn.Module", features: Features, labels: Labels, clip: float) -> GradientSum:
+def clipped_gradient_sum(
+    model: "torch.nn.Module", features: Features, labels: Labels, clip: float, *, groups: Labels | None = None
+) -> GradientSum:
     """Sum the records' clipped gradients at the model's current parameters; the module states the guarantee.
 
     `features` is [n, ...] as the model takes it, `labels` int [n]. A plain `torch.nn.Linear` takes the closed form in
     float64; any other module takes Opacus' grad sampler in micro-batches, in the module's own precision (dropout off).
-    The model is left as it was.
+    With `groups`, int [n], such as the customer of each record, the gradients of one group are added before clipping:
+    replacing a whole group's contribution by zero moves the sum by at most `clip`. The model is left as it was.
     """
     _check(features, labels, clip)
+    if groups is not None and (groups.shape != labels.shape or groups.dtype.kind not in "iu"):
+        raise ValueError(f"groups are {groups.dtype} {groups.shape}; they must be integers, one for each record")
     total = np.zeros(parameter_count(model), dtype=np.float64)
     lost = np.zeros_like(total)
-    clipped, dropped = 0, max(0, len(labels) - MAX_RECORDS)
+    records, clipped, dropped = len(labels), 0, max(0, len(labels) - MAX_RECORDS)
     if len(labels):
-        used = slice(0, MAX_RECORDS)
-        for block_sum, block_clipped, block_dropped in _blocks(model, features[used], labels[used], clip):
+        features, labels = features[:MAX_RECORDS], labels[:MAX_RECORDS]
+        sizes = None
+        if groups is not None:
+            order, sizes = _together(groups, len(labels))
+            features, labels = features[order], labels[order]
+        for block_sum, block_clipped, block_dropped in _blocks(model, features, labels, clip, sizes):
             owed = block_sum - lost
             grown = total + owed
             lost = (grown - total) - owed
             total = grown
             clipped += block_clipped
             dropped += block_dropped
-    return GradientSum(total, len(labels), clip, clipped, dropped)
+    return GradientSum(total, records, clip, clipped, dropped)
 
 
 def clip_scales(norms: Array, clip: float) -> Array:
@@ -88,51 +98,114 @@ def clip_scales(norms: Array, clip: float) -> Array:
     return scales
 
 
+Block = tuple[Array, int, int]
+"""The sum of a block's clipped gradients, how many were clipped, how many records were dropped."""
+
+
 def _blocks(
-    model: "torch.nn.Module", features: Features, labels: Labels, clip: float
-) -> Iterator[tuple[Array, int, int]]:
+    model: "torch.nn.Module", features: Features, labels: Labels, clip: float, sizes: NDArray[np.int64] | None
+) -> Iterator[Block]:
     import torch
 
     if type(model) is torch.nn.Linear and all(p.requires_grad for p in model.parameters()):
-        return _linear_blocks(model, features, labels, clip)
-    return _sampled_blocks(model, features, labels, clip)
+        head = _Head(model, features, labels)
+        return head.blocks(clip) if sizes is None else head.group_blocks(clip, sizes)
+    return _sampled_blocks(model, features, labels, clip, sizes)
 
 
-def _linear_blocks(
-    model: "torch.nn.Linear", features: Features, labels: Labels, clip: float
-) -> Iterator[tuple[Array, int, int]]:
-    """The gradient of record (x, y) is the outer product of r = softmax(Wx + b) - y and (x, 1): no need to form it."""
-    names = [name for name, _ in travelling(model)]
-    classes, dimension = model.weight.shape
-    if features.shape != (len(labels), dimension):
-        raise ValueError(f"features have shape {features.shape}; the model takes {(len(labels), dimension)}")
-    flat = to_vector(model)
-    weight, bias = flat[: classes * dimension].reshape(classes, dimension), flat[classes * dimension :]
-    for start in range(0, len(labels), BLOCK):
-        x = features[start : start + BLOCK].astype(np.float64)
-        known, y = known_labels(labels[start : start + BLOCK], classes)
+class _Head:
+    """A linear layer: the gradient of record (x, y) is the outer product of r = softmax(Wx + b) - y and (x, 1)."""
+
+    def __init__(self, model: "torch.nn.Linear", features: Features, labels: Labels) -> None:
+        self._classes, dimension = model.weight.shape
+        if features.shape != (len(labels), dimension):
+            raise ValueError(f"features have shape {features.shape}; the model takes {(len(labels), dimension)}")
+        flat = to_vector(model)
+        end = self._classes * dimension
+        self._weight, self._bias = flat[:end].reshape(self._classes, dimension), flat[end:]
+        self._features, self._labels = features, labels
+
+    def blocks(self, clip: float) -> Iterator[Block]:
+        """Of each record alone: its norm is |r| |(x, 1)|, no need to form the product."""
+        for start in range(0, len(self._labels), BLOCK):
+            x, residual, usable = self._factors(slice(start, start + BLOCK))
+            norms = np.where(usable, _norms(residual) * np.hypot(_norms(x), float(len(self._bias) > 0)), np.nan)
+            scales = clip_scales(norms, clip)
+            block = self._product(np.where(scales[:, None] > 0, residual, 0.0) * scales[:, None], x)
+            yield block, *_counts(norms, clip)
+
+    def group_blocks(self, clip: float, sizes: NDArray[np.int64]) -> Iterator[Block]:
+        """Of each group, whose product is formed from its own records alone."""
+        ends = np.cumsum(sizes)
+        for start, end in zip(ends - sizes, ends, strict=True):
+            x, residual, usable = self._factors(slice(start, end))
+            usable &= np.isfinite(residual).all(axis=1)
+            residual[~usable] = 0.0
+            block, clipped, lost = _clipped(self._product(residual, x)[None], clip)
+            yield block, clipped, int((~usable).sum()) + lost * int(usable.sum())
+
+    def _factors(self, part: slice) -> tuple[Array, Array, NDArray[np.bool_]]:
+        x = self._features[part].astype(np.float64)
+        known, y = known_labels(self._labels[part], self._classes)
         usable = np.isfinite(x).all(axis=1) & known
         x[~usable] = 0.0
-        residual = _residuals(x @ weight.T + (bias if "bias" in names else 0.0), y)
-        inputs = np.einsum("ij,ij->i", x, x) + ("bias" in names)
-        norms = np.sqrt(np.einsum("ij,ij->i", residual, residual)) * np.sqrt(inputs)
-        norms[~usable] = np.nan
-        scales = clip_scales(norms, clip)
-        residual = np.where(scales[:, None] > 0, residual, 0.0) * scales[:, None]
-        parts = [(residual.T @ x).ravel()] + ([residual.sum(axis=0)] if "bias" in names else [])
-        yield np.concatenate(parts), int((norms > clip).sum()), int((~np.isfinite(norms)).sum())
+        return x, _residuals(x @ self._weight.T + (self._bias if len(self._bias) else 0.0), y), usable
+
+    def _product(self, residual: Array, x: Array) -> Array:
+        parts = [(residual.T @ x).ravel()] + ([residual.sum(axis=0)] if len(self._bias) else [])
+        return np.concatenate(parts)
 
 
 def _sampled_blocks(
-    model: "torch.nn.Module", features: Features, labels: Labels, clip: float
-) -> Iterator[tuple[Array, int, int]]:
+    model: "torch.nn.Module", features: Features, labels: Labels, clip: float, sizes: NDArray[np.int64] | None
+) -> Iterator[Block]:
     from fednode_clients.training.opacus_gradients import record_gradients
 
-    for gradients in record_gradients(model, features, labels):
-        usable = np.isfinite(gradients).all(axis=1)
-        gradients[~usable] = 0.0
-        norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
-        yield clip_scales(norms, clip) @ gradients, int((norms > clip).sum()), int((~usable).sum())
+    rows = record_gradients(model, features, labels)
+    return (_clipped(gradients, clip) for gradients in rows) if sizes is None else _group_blocks(rows, sizes, clip)
+
+
+def _group_blocks(rows: Iterator[Array], sizes: NDArray[np.int64], clip: float) -> Iterator[Block]:
+    """Each group's records are added one after the other: its sum does not depend on how micro-batches cut it."""
+    each = (row for gradients in rows for row in gradients)
+    for size in sizes:
+        used = [False] * int(size)
+        total = np.zeros(1)
+        for at, row in enumerate(islice(each, int(size))):
+            used[at] = bool(np.isfinite(row).all())
+            total = total + (row if used[at] else np.zeros_like(row))
+        block, clipped, lost = _clipped(total[None], clip)
+        yield block, clipped, used.count(False) + lost * used.count(True)
+
+
+def _clipped(gradients: Array, clip: float) -> Block:
+    """The sum of these rows, each clipped; one that is not finite, or whose norm is not, counts as zero."""
+    gradients[~np.isfinite(gradients).all(axis=1)] = np.nan
+    norms = _norms(gradients)
+    gradients[~np.isfinite(norms)] = 0.0
+    return clip_scales(norms, clip) @ gradients, *_counts(norms, clip)
+
+
+def _counts(norms: Array, clip: float) -> tuple[int, int]:
+    finite = np.isfinite(norms)
+    return int((finite & (norms > clip)).sum()), int((~finite).sum())
+
+
+def _norms(rows: Array) -> Array:
+    """The L2 norm of each row; no square overflows or vanishes. NaN for a row with NaN."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = rows / unit[:, None]
+        norms: Array = unit * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return norms
+
+
+def _together(groups: Labels, count: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """The order that brings the records of a group together, and how many each group has."""
+    order = np.argsort(groups[:count], kind="stable")
+    _, sizes = np.unique(groups[:count], return_counts=True)
+    return order, sizes
 
 
 def _residuals(scores: Array, labels: Labels) -> Array:
