@@ -2,6 +2,7 @@
 
 support      built in: a shop's customers, from a seeded grammar
 banking77    from a folder with train.csv and test.csv (PolyAI task-specific-datasets, CC BY 4.0)
+a folder     one with train.csv and test.csv, each with a text column and a label column
 a path       any CSV file with a text column and a label column; every fifth record of a label becomes test
 """
 
@@ -10,7 +11,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,13 +40,17 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One task: `labels[i]` names label number i; `source` says in one line where it comes from and its licence."""
+    """One task: `labels[i]` names label number i; `source` says in one line where it comes from and its licence.
+
+    `given` says that the operator gave it, so that nothing is known of its licence.
+    """
 
     name: str
     labels: tuple[str, ...]
     train: Split
     test: Split
     source: str
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class CsvLayout:
 
 
 def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None) -> Dataset:
-    """The data set of that name, or of the CSV file at that path.
+    """The data set of that name, or of the CSV file or the folder at that path.
 
     Raises `DataError` with the file, the line where there is one, and what to do about it. `layout` is for paths only.
     """
@@ -80,9 +85,15 @@ def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None)
         return load_support()
     if name == "banking77":
         return load_banking77(folder)
+    place = Path(name) if folder is None else folder / name
+    if _is_file(place / "train.csv"):
+        return load_folder(place, layout or CsvLayout())
     if name.endswith(".csv") or _is_file(Path(name)):
-        return load_csv(Path(name) if folder is None else folder / name, layout or CsvLayout())
-    raise DataError(f"there is no data set {name!r}; give 'support', 'banking77' or the path of a CSV file")
+        return load_csv(place, layout or CsvLayout())
+    raise DataError(
+        f"there is no data set {name!r}; give 'support', 'banking77', the path of a CSV file, or a folder with "
+        "train.csv and test.csv"
+    )
 
 
 def load_support() -> Dataset:
@@ -110,6 +121,12 @@ def load_banking77(folder: Path | None) -> Dataset:
     return _dataset("banking77", train, test, BANKING77_SOURCE, folder)
 
 
+def load_folder(folder: Path, layout: CsvLayout) -> Dataset:
+    """A set that is split already: train.csv and test.csv in one folder, with the same two columns."""
+    train, test = (read_rows(folder / part, layout) for part in ("train.csv", "test.csv"))
+    return _given(folder, folder.name, train, test)
+
+
 def load_csv(path: Path, layout: CsvLayout) -> Dataset:
     """Any CSV file with a header: a seeded split that holds the same share of every label.
 
@@ -126,7 +143,7 @@ def load_csv(path: Path, layout: CsvLayout) -> Dataset:
         held_out = min(len(rows) - 1, max(1, round(layout.test_share * len(rows))))
         test += [rows[i] for i in sorted(order[:held_out])]
         train += [rows[i] for i in sorted(order[held_out:])]
-    return _dataset(path.stem, train, test, f"{path.name}, given by the operator", path)
+    return _given(path, path.stem, train, test)
 
 
 def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
@@ -217,6 +234,10 @@ def _decoded(path: Path) -> str:
 
 def _lot(seed: int, label: str, number: int) -> bytes:
     return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
+
+
+def _given(place: Path, name: str, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> Dataset:
+    return replace(_dataset(name, train, test, f"{place.name}, given by the operator", place), given=True)
 
 
 def _dataset(

@@ -9,12 +9,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, DataError
 from fednode.settings import RunSettings
 from fednode_study.data import CsvLayout, Dataset, load
 from fednode_study.features import Featuriser, HashedText, SentenceVectors, load_vectors
-from fednode_study.model_file import scores, write_model
+from fednode_study.model_file import PREPARATION_NAME, scores, write_model
 from fednode_study.partition import Shares, dirichlet, iid
+from fednode_study.preparation import (
+    Preparation,
+    Prepared,
+    digest_of,
+    kind_of,
+    label_rows,
+    read_preparation,
+    write_preparation,
+)
 
 Rows = NDArray[np.float32]
 
@@ -28,6 +37,7 @@ class DataSettings:
     text_column: str
     label_column: str
     vectors: Path | None
+    preparation: Path | None
     features: int
     clients: int
     partition: str
@@ -63,7 +73,9 @@ class Experiment:
         return float((guesses == self.dataset.test.labels).mean())
 
     def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
-        """Write the model file. Raises `StoreError`."""
+        """Write the model file, and the preparation that it needs beside it. Raises `StoreError`."""
+        if isinstance(self.featuriser, Prepared):
+            write_preparation(folder / PREPARATION_NAME, self.featuriser.preparation)
         about = {"labels": json.dumps(self.dataset.labels), "data": self.dataset.name, "run": run_id}
         write_model(folder, arrays, self.featuriser.to_metadata() | about)
 
@@ -72,12 +84,17 @@ class Experiment:
 def load_experiment(chosen: DataSettings) -> Experiment:
     """Load, featurise and deal. Raises `DataError` or `ConfigError` with one sentence."""
     dataset = load_dataset(chosen)
-    featuriser = _featuriser(chosen, dataset)
+    featuriser = load_featuriser(chosen, dataset)
+    preparation = load_preparation(chosen, dataset, featuriser)
     shares = deal(chosen, dataset)
     if isinstance(featuriser, SentenceVectors):
-        return Experiment(dataset, featuriser, featuriser.train, featuriser.test, shares)
-    train, test = featuriser.transform(dataset.train.texts), featuriser.transform(dataset.test.texts)
-    return Experiment(dataset, featuriser, train, test, shares)
+        train, test = featuriser.train, featuriser.test
+    else:
+        train, test = featuriser.transform(dataset.train.texts), featuriser.transform(dataset.test.texts)
+    if preparation is None:
+        return Experiment(dataset, featuriser, train, test, shares)
+    prepared = Prepared(featuriser, preparation)
+    return Experiment(dataset, prepared, preparation.apply(train), preparation.apply(test), shares)
 
 
 @lru_cache(maxsize=2)
@@ -94,12 +111,35 @@ def deal(chosen: DataSettings, dataset: Dataset) -> Shares:
     return iid(len(labels), chosen.clients, chosen.seed)
 
 
-def columns(chosen: DataSettings, dataset: Dataset) -> int:
-    """Length of a row of features; computes none."""
-    return _featuriser(chosen, dataset).dimension
+def load_preparation(chosen: DataSettings, dataset: Dataset, featuriser: Featuriser) -> Preparation | None:
+    """The preparation that the settings name. Raises `DataError` if it was fitted on other features, or on these very
+    records."""
+    if chosen.preparation is None:
+        return None
+    found = read_preparation(chosen.preparation)
+    if found.featuriser != kind_of(featuriser):
+        raise DataError(
+            f"{chosen.preparation} was fitted on features {found.featuriser!r} and this run has "
+            f"{kind_of(featuriser)!r}: make it again with the run's features"
+        )
+    if found.records == digest_of(dataset.train.texts):
+        raise DataError(
+            f"{chosen.preparation} was fitted on the records of this run, outside its epsilon: fit it on a public set"
+        )
+    return found
 
 
-def _featuriser(chosen: DataSettings, dataset: Dataset) -> Featuriser:
+def initial_head(dataset: Dataset, featuriser: Featuriser, preparation: Preparation) -> NDArray[np.float64] | None:
+    """The parameters that a head starts from, float64 [d], or None where nothing is known of the label names."""
+    rows = label_rows(dataset.labels, featuriser)
+    if rows is None or preparation.start == 0:
+        return None
+    weights = preparation.head(rows).astype(np.float64)
+    return np.concatenate([weights.ravel(), np.zeros(len(dataset.labels))])
+
+
+def load_featuriser(chosen: DataSettings, dataset: Dataset) -> Featuriser:
+    """The features before any preparation; computes none."""
     if chosen.vectors is None:
         return HashedText(chosen.features)
     return load_vectors(chosen.vectors, len(dataset.train), len(dataset.test))

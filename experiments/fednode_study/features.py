@@ -86,6 +86,8 @@ class SentenceVectors:
     train: Rows = field(repr=False)
     test: Rows = field(repr=False)
     file_name: str = ""
+    labels: Rows | None = field(default=None, repr=False)
+    """The vectors of the label names, in the order of the labels, if the file has them."""
 
     @property
     def dimension(self) -> int:
@@ -120,7 +122,7 @@ def from_metadata(metadata: Mapping[str, str]) -> Featuriser:
 
 
 def load_vectors(path: Path, train_count: int, test_count: int) -> SentenceVectors:
-    """The arrays `train` and `test` of an NPZ file; nothing in it is ever executed.
+    """The arrays `train` and `test` of an NPZ file, and `labels` if it is there; nothing in it is ever executed.
 
     Raises `DataError` if the file or an array is missing, is not real numbers, has another number of rows than the data
     set, or holds a value that is not finite.
@@ -128,6 +130,7 @@ def load_vectors(path: Path, train_count: int, test_count: int) -> SentenceVecto
     try:
         with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
             train, test = (_vectors(arrays, name, path) for name in ("train", "test"))
+            labels = _vectors(arrays, "labels", path) if "labels" in arrays else None
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
     except PermissionError as error:
@@ -141,7 +144,8 @@ def load_vectors(path: Path, train_count: int, test_count: int) -> SentenceVecto
             )
     if train.shape[1] != test.shape[1]:
         raise DataError(f"{path}: 'train' has {train.shape[1]} columns and 'test' {test.shape[1]}; use one encoder")
-    return SentenceVectors(to_row_length(train), to_row_length(test), path.name)
+    named = None if labels is None else to_row_length(labels)
+    return SentenceVectors(to_row_length(train), to_row_length(test), path.name, named)
 
 
 def to_row_length(rows: Rows) -> Rows:

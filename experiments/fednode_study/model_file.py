@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from fednode.disk.atomic import write_whole
 from fednode.errors import DataError
 from fednode_study.features import Featuriser, from_metadata
+from fednode_study.preparation import Prepared, read_preparation
 
 MODEL_NAME = "model.safetensors"
+PREPARATION_NAME = "preparation.safetensors"
 _LARGEST = 1e18
 """No parameter of a sound model is larger; scores of such parameters are finite."""
 
@@ -64,8 +66,18 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str], Featur
         shapes = (arrays["weight"].shape, arrays["bias"].shape)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not a model of FedNode or is damaged ({error}); train it again") from error
-    featuriser = from_metadata(metadata)
+    featuriser = _prepared(path.parent / PREPARATION_NAME, from_metadata(metadata), metadata)
     fits = labels and shapes == ((len(labels), featuriser.dimension), (len(labels),))
     if not fits or not all((np.abs(array) < _LARGEST).all() for array in arrays.values()):
         raise DataError(f"{path} is damaged: its arrays do not fit its labels and features; train it again")
     return arrays, labels, featuriser
+
+
+def _prepared(path: Path, featuriser: Featuriser, metadata: Mapping[str, str]) -> Featuriser:
+    """The featuriser with the preparation that the model was trained with, which lies beside it."""
+    if "preparation" not in metadata:
+        return featuriser
+    preparation = read_preparation(path)
+    if preparation.digest() != metadata["preparation"]:
+        raise DataError(f"{path} is not the preparation that this model was trained with; copy that of its run")
+    return Prepared(featuriser, preparation)

@@ -1,11 +1,12 @@
 """The study as FedNode sees it: counts for the plan, a training function for clients, tests and prediction."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednode.assemble.study import Arrays, Workload, rounded_up
-from fednode.errors import DataError
+from fednode.errors import ConfigError, DataError
 from fednode.protocol.model import Layout
 from fednode.settings import RunSettings, from_run_config
 
@@ -21,7 +22,14 @@ class CustomerService:
     def workload(self, settings: RunSettings) -> Workload:
         """Read and deal the records. Raises `DataError` or `ConfigError`."""
         from fednode_study.data_checks import data_warnings
-        from fednode_study.experiment import DataSettings, columns, deal, load_dataset
+        from fednode_study.experiment import (
+            DataSettings,
+            deal,
+            initial_head,
+            load_dataset,
+            load_featuriser,
+            load_preparation,
+        )
 
         chosen = DataSettings.of(settings)
         dataset = load_dataset(chosen)
@@ -29,17 +37,23 @@ class CustomerService:
             raise DataError(
                 f"{dataset.source}: no message is left to test the model on; give more messages of each label"
             )
-        width, labels, records = columns(chosen, dataset), len(dataset.labels), rounded_up(len(dataset.train))
+        featuriser = load_featuriser(chosen, dataset)
+        preparation = load_preparation(chosen, dataset, featuriser)
+        initial = None if preparation is None else initial_head(dataset, featuriser, preparation)
+        width = featuriser.dimension if preparation is None else preparation.columns
+        labels, records = len(dataset.labels), rounded_up(len(dataset.train))
         return Workload(
             layout=head_layout(width, labels),
             records=records,
             max_records=rounded_up(max(len(share) for share in deal(chosen, dataset))),
-            model=f"an intent classifier, a linear head on {width:,} features",
+            model=f"an intent classifier, a linear head on {width:,} {'prepared ' if preparation else ''}features",
             dataset=dataset.name,
             source=dataset.source,
             labels=labels,
             summary=f"about {records:,} training messages, {labels:,} intents",
             warnings=data_warnings(dataset),
+            public_inputs=() if preparation is None else (preparation.stated(started=initial is not None),),
+            initial=initial,
         )
 
     def evaluator(self, settings: RunSettings) -> "Experiment":
@@ -60,6 +74,23 @@ class CustomerService:
         wanted = Layout.of({name: parameter.detach().numpy() for name, parameter in travelling(model)})
         load_vector(model, wanted.flatten(arrays))
         return clipped_gradient_sum(model, rows, labels, clip)
+
+    def prepare(self, settings: RunSettings, file: Path, columns: int, start: float, source: str | None) -> list[str]:
+        """Fit a preparation on the training part of a public set and write it; what it is, in lines. Raises `DataError`
+        or `ConfigError`."""
+        from fednode_study.experiment import DataSettings, load_experiment
+        from fednode_study.preparation import Preparation, digest_of, fitted, kind_of, write_preparation
+
+        chosen = DataSettings.of(settings)
+        public = load_experiment(replace(chosen, clients=1))
+        if source is None and public.dataset.given:
+            raise ConfigError("say with --source where the public set comes from and what its licence is")
+        mean, axes = fitted(public.train, columns)
+        stated = source or public.dataset.source
+        records = digest_of(public.dataset.train.texts)
+        preparation = Preparation(mean, axes, kind_of(public.featuriser), start, stated, records)
+        write_preparation(file, preparation)
+        return [f"{file}  {preparation.stated(started=start > 0)}"]
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
         """Label and score for each text. Raises `DataError` or `ConfigError`."""

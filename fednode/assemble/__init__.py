@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fednode.errors import ConfigError
 from fednode.observer import Observer, StopFlag, Unfailing
 from fednode.settings import RunSettings
 
@@ -53,6 +54,17 @@ def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     from fednode.assemble.study import find_study
 
     return find_study(_study_of(folder)).predict(folder, texts)
+
+
+def prepare(settings: RunSettings, file: Path, columns: int, start: float, source: str | None) -> list[str]:
+    """Fit a preparation on the public set that the settings name, write it, and say what it is; raises `ConfigError`
+    or `DataError`."""
+    from fednode.assemble.study import find_study
+
+    make = getattr(find_study(settings.study), "prepare", None)
+    if make is None:
+        raise ConfigError(f"the study {settings.study!r} has no preparation; use it without one")
+    return list(make(settings, file, columns, start, source))
 
 
 def _study_of(folder: Path) -> str:

@@ -3,7 +3,7 @@
 `docs/threats.md` lists the same claims; `tests/docs/test_docs_threats.py` compares the two.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fednode.members import corrupt_holders
@@ -63,10 +63,11 @@ def committee_warnings(params: SumParams) -> list[str]:
     ]
 
 
-def claims(terms: Terms, params: SumParams, reached: Reached) -> Claims:
-    """The three lists for a run that came so far."""
+def claims(terms: Terms, params: SumParams, reached: Reached, public_inputs: Sequence[str] = ()) -> Claims:
+    """The three lists for a run that came so far, and began from what is said to be public."""
     verified = [*_of_updates(reached), *_of_openings(terms, params, reached), *_of_releases(params, reached)]
-    return Claims(tuple(verified), tuple(_attested(terms)), tuple(_assumed(terms, params, reached)))
+    public = [Claim("What was made before the run is public", f"in no epsilon: {text}") for text in public_inputs]
+    return Claims(tuple(verified), tuple(_attested(terms)), (*_assumed(terms, params, reached), *public))
 
 
 def _of_updates(reached: Reached) -> Iterable[Claim]:

@@ -71,6 +71,7 @@ class Plan:
             "cache": kept_where(settings),
         }
         lines = [f"{name:<12}{text}" for name, text in rows.items()]
+        lines += [f"public      {text}" for text in self.workload.public_inputs]
         return lines + [f"warning     {warning}" for warning in self.warnings]
 
 

@@ -154,7 +154,7 @@ def _accounted(record: RunRecord, terms: Terms, spending: Spending) -> RunRecord
         record,
         guarantee=_priced_guarantee(record.guarantee, spending),
         trust=replace(record.trust, ledger_head=spending.head),
-        claims=claims(terms, params, reached),
+        claims=claims(terms, params, reached, record.task.public_inputs),
         rounds=rounds,
         deviations=(*record.deviations, *_failures(rounds, spending)),
     )
@@ -212,6 +212,7 @@ def _task(plan: Plan) -> TaskFacts:
         clients=plan.settings.clients,
         records=workload.records,
         divisor=plan.terms.divisor,
+        public_inputs=workload.public_inputs,
     )
 
 

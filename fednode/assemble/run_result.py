@@ -10,7 +10,15 @@ from fednode.assemble.session import Session
 from fednode.errors import FednodeError
 from fednode.reports import RunRecord, summary_rows, write_reports
 
-_FILES = ("report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml")
+_FILES = (
+    "report.html",
+    "report.json",
+    "model.safetensors",
+    "preparation.safetensors",
+    "ledger.jsonl",
+    "run.log",
+    "config.toml",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,11 +151,13 @@ class Session:
             self.tested = number
             return None if accuracy is None else accuracy_record(accuracy)
 
-        initial = self.plan.layout.unflatten(np.zeros(self.plan.layout.dimension))
+        initial = self.plan.workload.initial
+        if initial is None:
+            initial = np.zeros(self.plan.layout.dimension)
         self.observer.phase("calling the members")
         FedNodeStrategy(self._task(), self._signer(), node, seen, self._notice).start(
             grid,
-            to_arrays(initial),
+            to_arrays(self.plan.layout.unflatten(initial)),
             num_rounds=self.plan.settings.rounds,
             timeout=self.plan.settings.deadline,
             evaluate_fn=evaluate,

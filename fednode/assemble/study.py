@@ -4,7 +4,7 @@ A study knows data and features. The rest of FedNode knows the arrays of the mod
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -34,6 +34,8 @@ class Workload:
     covers what a record says and not how many there are, so exact counts would be given away. `model`, `dataset` and
     `source` stand in the report; `labels` is 0 where the model is no classifier; `summary` says in one line how large
     the data set is, and `warnings` what makes its figures say less than they seem to, a sentence each.
+    `initial`, float64 [d], is the model that all start from, zeros without it; it has to be public, and `public_inputs`
+    says of it, and of all else that was made beforehand, where it comes from.
     """
 
     layout: Layout
@@ -45,6 +47,8 @@ class Workload:
     labels: int = 0
     summary: str = ""
     warnings: tuple[str, ...] = ()
+    public_inputs: tuple[str, ...] = ()
+    initial: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
 
 def rounded_up(count: int) -> int:

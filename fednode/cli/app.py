@@ -15,6 +15,7 @@ from fednode.cli.exits import LEDGER_CAUSES, REPORT_CAUSES, USAGE, epilog, exit_
 from fednode.cli.keys import keys_app
 from fednode.cli.ledger import ledger_command
 from fednode.cli.predict import predict_command
+from fednode.cli.prepare import prepare_command
 from fednode.cli.report import report_command
 from fednode.cli.run import run_command
 from fednode.errors import ConfigError, Interrupted
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=epilog())(run_command)
 app.command("predict")(predict_command)
+app.command("prepare")(prepare_command)
 app.command("report", epilog=epilog(REPORT_CAUSES))(report_command)
 app.command("ledger", epilog=epilog(LEDGER_CAUSES))(ledger_command)
 app.add_typer(keys_app, name="keys")

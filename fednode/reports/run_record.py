@@ -76,6 +76,7 @@ class TaskFacts:
 
     `model` names the thing trained ("an intent classifier"); `dimension` counts its parameters; `records` is a public
     number near the total over all clients; `divisor` is the one that every opened sum was divided by.
+    `public_inputs` were made before the run, and say where they come from.
     """
 
     model: str
@@ -86,6 +87,7 @@ class TaskFacts:
     clients: int
     records: int
     divisor: float
+    public_inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

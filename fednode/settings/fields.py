@@ -118,6 +118,7 @@ class SettingFields(BaseModel):
     text_column: Name = _setting(_DATA, "text", "The CSV column with the message.")
     label_column: Name = _setting(_DATA, "label", "The CSV column with the intent.")
     vectors: Location | None = _setting(_DATA, None, "Sentence vectors (.npz) in place of hashed features.")
+    preparation: Location | None = _setting(_DATA, None, "Public whitening and start, from `fednode prepare`.")
     features: Whole = _setting(_DATA, 1024, "Length of a hashed feature vector.", ge=16, le=65536)
     partition: Literal["iid", "dirichlet"] = _setting(_DATA, "iid", "How records are dealt to clients.")
     alpha: Real = _setting(_DATA, 0.5, "Dirichlet skew: small is uneven.", gt=0, le=1e6)

@@ -37,6 +37,13 @@ def test_every_line_is_a_claim_of_the_report_and_every_claim_has_a_line(scheme, 
     assert said == {claim.what for claim in getattr(reported(scheme), part.lower())}
 
 
+def test_what_was_made_before_a_run_is_assumed_in_the_words_of_the_page():
+    plan = plan_run(RunSettings())
+    *rest, last = claims(plan.terms, plan.sum_params, REACHED, ("a file from a set",)).assumed
+    assert (*rest,) == reported("ring").assumed
+    assert f'"{last.what}"' in LISTS and "a file from a set" in last.how
+
+
 def test_every_line_says_under_which_scheme():
     rows = [row for part in PARTS for row in listed(part)]
     assert len(rows) >= 25 and all(under.startswith(("both", "`ring`", "`bfv`")) for _, under in rows)
