@@ -68,6 +68,7 @@ class Reason(StrEnum):
 
     # a client's own limits
     MIN_SURVIVORS = "min-survivors", "Fewer updates would be opened together than the member requires."
+    UNIT_REFUSED = "unit-refused", "The round protects another unit than the member takes part for."
     NOISE_FLOOR = "noise-floor", "The sum would have less noise than the member requires."
     BUDGET = "budget", "Over all tasks, the round would cost the member's data more privacy than the member allows."
     STALENESS = "staleness", "The task allows older models than the member does."

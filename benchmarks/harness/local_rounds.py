@@ -114,6 +114,7 @@ class _NoRecords:
 
     vector: NDArray[np.float64] = field(repr=False)
     clip: float = 1.0
+    unit: str = "record"
 
 
 class LocalChannel:

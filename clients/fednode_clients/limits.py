@@ -15,6 +15,7 @@ from fednode.protocol.chunks import Outline
 from fednode.protocol.headroom import release_failure, update_headroom
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
+from fednode.units import UNITS
 from fednode_crypto import SumParams
 
 _RENAMED = {"min-survivors": "floor-survivors", "z-min": "min-noise"}
@@ -36,13 +37,13 @@ class MemberLimits:
     (noise over clip, without that of `colluders`). `max_rounds`: most rounds of one task. `max_staleness`: how many
     versions the model of an update may lag behind the round's; above 0, a lying node can choose among these models for
     each client. `max_tasks`: most open tasks, since each keeps something on the member's disk. `schemes`: the secure
-    sums that it takes part in. `min_threshold`: fewest holders that open a sum. `max_corrupt`: how many corrupt holders
-    the committee must withstand beside a node that lies: 2t - k > c. `max_epsilon`: the privacy, at `delta`, that all
-    rounds of all tasks together may cost its data. `colluders`: survivors whose noise it does not count on.
-    `max_weight`: largest magnitude in a model. Training stays far below 1,000, and two layers of such weights do not
-    overflow float32, as a model would that makes records contribute nothing. `max_arrays`: most arrays of a model.
-    `pad`: seconds; the answer to a round that was joined leaves a whole number of them after the request came, so that
-    its time does not tell how many records there are. 0: at once.
+    sums that it takes part in. `units`: what a round may protect, of `fednode.units`. `min_threshold`: fewest holders
+    that open a sum. `max_corrupt`: how many corrupt holders the committee must withstand beside a node that lies: 2t -
+    k > c. `max_epsilon`: the privacy, at `delta`, that all rounds of all tasks together may cost its data. `colluders`:
+    survivors whose noise it does not count on. `max_weight`: largest magnitude in a model. Training stays far below
+    1,000, and two layers of such weights do not overflow float32, as a model would that makes records contribute
+    nothing. `max_arrays`: most arrays of a model. `pad`: seconds; the answer to a round that was joined leaves a whole
+    number of them after the request came, so that its time does not tell how many records there are. 0: at once.
     """
 
     floor_survivors: int = 2
@@ -51,6 +52,7 @@ class MemberLimits:
     max_staleness: int = 0
     max_tasks: int = 1_000
     schemes: tuple[str, ...] = ("ring",)
+    units: tuple[str, ...] = tuple(UNITS)
     min_threshold: int = 2
     max_corrupt: int = 1
     max_epsilon: float = 8.0
@@ -61,7 +63,9 @@ class MemberLimits:
     pad: float = 0.0
 
     def __post_init__(self) -> None:
-        right = {name: name == "schemes" or getattr(self, name) >= 0 for name in self.__slots__}
+        if unknown := set(self.units) - set(UNITS):
+            raise ConfigError(f"units is {', '.join(self.units)}; {min(unknown)!r} is none of {', '.join(UNITS)}")
+        right = {name: name in ("schemes", "units") or getattr(self, name) >= 0 for name in self.__slots__}
         right |= {"delta": 0.0 < self.delta < 1.0, "pad": 0.0 <= self.pad < math.inf}
         for name in (name for name, fits in right.items() if not fits):
             allowed = "above 0 and below 1" if name == "delta" else "of 0 or more"
@@ -136,9 +140,11 @@ class MemberLimits:
     def check(self, spec: RoundSpec, clients: int) -> None:
         """Return if the round is within these limits; `clients` is how many the signed cohort has.
 
-        Raises `PeerFault`: MIN_SURVIVORS, NOISE_FLOOR, NO_ROOM, STALENESS or ROUND_CAP, with the numbers.
+        Raises `PeerFault`: UNIT_REFUSED, MIN_SURVIVORS, NOISE_FLOOR, NO_ROOM, STALENESS or ROUND_CAP, with the numbers.
         """
         terms = spec.terms
+        if terms.unit not in self.units:
+            raise PeerFault(Reason.UNIT_REFUSED, f"the round protects a {terms.unit}, units is {', '.join(self.units)}")
         most = min(clients, spec.sum_params.summands)
         # a floor out of reach would make each client believe that many others add noise too
         if not self.floor_survivors <= terms.min_survivors <= most:

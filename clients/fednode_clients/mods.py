@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
 from fednode.errors import PeerFault, StoreError
@@ -51,6 +51,7 @@ class _Reported:
 
     vector: NDArray[np.float64] = field(repr=False)
     clip: float
+    unit: str
 
 
 def privacy_mods(parts: MemberParts | None = None) -> list[Mod]:
@@ -137,7 +138,7 @@ def sealing_mod(members: Members) -> Mod:
 
 
 def clip_of(message: Message) -> float:
-    """The L2 bound of each record in this round. Raises `PeerFault` if `limits_mod` did not run."""
+    """The L2 bound of each unit in this round. Raises `PeerFault` if `limits_mod` did not run."""
     terms = message.content.get(_TERMS)
     if not isinstance(terms, ConfigRecord):
         raise PeerFault(Reason.MALFORMED, "no terms in this message; put privacy_mods() on the train function")
@@ -152,7 +153,7 @@ def gradient_sum(total: ClippedSum, arrays: Mapping[str, NDArray[np.generic]]) -
         name: piece.reshape(shape)
         for name, shape, piece in zip(layout.names, layout.shapes, np.split(total.vector, ends), strict=True)
     }
-    return RecordDict({_SUM: to_arrays(pieces), "count": MetricRecord({"clip": total.clip})})
+    return RecordDict({_SUM: to_arrays(pieces), "count": ConfigRecord({"clip": total.clip, "unit": total.unit})})
 
 
 def read_sum(reply: Message, layout: Layout) -> ClippedSum:
@@ -163,16 +164,16 @@ def read_sum(reply: Message, layout: Layout) -> ClippedSum:
     if not isinstance(reply, Message) or not reply.has_content():
         raise ValueError("the training function returned no message, or an error")
     count = reply.content.get("count")
-    if not isinstance(count, MetricRecord) or "clip" not in count:
-        raise ValueError("the training function returned no clip")
-    clip = count["clip"]
-    if not isinstance(clip, float | int):
-        raise ValueError("the clip is not a number")
+    if not isinstance(count, ConfigRecord) or not {"clip", "unit"} <= count.keys():
+        raise ValueError("the training function returned no clip, or no unit")
+    clip, unit = count["clip"], count["unit"]
+    if not isinstance(clip, float | int) or not isinstance(unit, str):
+        raise ValueError("the clip is not a number, or the unit no text")
     arrays = arrays_of(reply.content, _SUM)
     if Layout.of(arrays) != layout:
         raise ValueError("the training function returned other arrays than the model's")
     vector = layout.flatten(arrays)
-    return _Reported(vector, float(clip))
+    return _Reported(vector, float(clip), unit)
 
 
 def node_context(context: Context) -> NodeContext:

@@ -10,6 +10,7 @@ from fednode.members import corrupt_holders
 from fednode.protocol.spec import Terms
 from fednode.reports import Claim, Claims
 from fednode.reports.figures import plural
+from fednode.units import UNITS
 from fednode_crypto import SumParams
 
 STRENGTH = {
@@ -131,7 +132,7 @@ def _of_releases(params: SumParams, reached: Reached) -> Iterable[Claim]:
 
 def _attested(terms: Terms) -> Iterable[Claim]:
     code = "the client's own code: nobody else can check it"
-    yield Claim(f"Each record's gradient was clipped to {terms.clip:g}", code)
+    yield Claim(f"{UNITS[terms.unit].clipped} clipped to {terms.clip:g}", code)
     yield Claim("Each client added its share of the noise", code)
     yield Claim("Each update was computed from records at all", code)
     yield Claim(
@@ -156,7 +157,8 @@ def _assumed(terms: Terms, params: SumParams, reached: Reached) -> Iterable[Clai
     )
     yield Claim("The operating system's randomness is good, on every machine", "all keys, masks and noise come from it")
     yield Claim("The enrolment key is honest", "whoever has it can enrol a crowd around one client")
-    yield Claim("One person's messages are one record", "a person with several records is protected less")
+    unit = UNITS[terms.unit]
+    yield Claim(unit.person, unit.otherwise)
 
 
 def _assumed_of_ring(params: SumParams) -> Iterable[Claim]:

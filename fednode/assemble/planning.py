@@ -16,6 +16,7 @@ from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
 from fednode.reports.figures import LOOSER, bound, plural
 from fednode.settings import RunSettings
+from fednode.units import UNITS
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
 
 _LOUD_NOISE = 50.0
@@ -49,7 +50,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         """What `--dry-run` prints: rounds, epsilon, bytes, what the secure sum withstands and rests on."""
-        settings, params = self.settings, self.sum_params
+        settings, params, unit = self.settings, self.sum_params, UNITS[self.terms.unit]
         least, full = self.events(settings.min_survivors), self.events(settings.clients)
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
         renyi = [bound(renyi_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
@@ -57,10 +58,10 @@ class Plan:
         slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
         opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
         rows = {
-            "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, 'record')}",
+            "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, unit.name)}",
             "model": f"{self.workload.model}, {params.dimension:,} parameters",
             "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
-            "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: one record",
+            "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: {unit.zeroed}",
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
@@ -83,10 +84,11 @@ def plan_run(settings: RunSettings) -> Plan:
 def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     """The plan for this workload; reads no data. Raises `ConfigError`, one sentence, for what would fail later."""
     require_usable(settings)
+    _require_unit(settings, workload)
     layout = workload.layout
     failure = release_failure(layout.dimension, settings.clients)
     terms = Terms(
-        unit="record",
+        unit=settings.unit,
         clip=settings.clip,
         grid_bits=settings.grid_bits,
         local_variance=local_variance(_noise_request(settings, layout.dimension, failure)),
@@ -105,11 +107,20 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         workload=workload,
         terms=terms,
         sum_params=params,
-        budget=Budget(settings.epsilon, settings.delta),
+        budget=Budget(settings.epsilon, settings.delta, settings.unit),
         optimiser=optimiser,
         failure=failure,
         warnings=(*_warnings(settings, workload, terms), *committee_warnings(params), *cache_warnings(settings)),
     )
+
+
+def _require_unit(settings: RunSettings, workload: Workload) -> None:
+    """Raise `ConfigError` where training bounds another unit than the run is to protect: no client could answer."""
+    if workload.unit != settings.unit:
+        raise ConfigError(
+            f"unit is {settings.unit}, and {workload.model} is trained with a bound on each {workload.unit}: set unit "
+            f"to {workload.unit}, or train with a bound on each {settings.unit}"
+        )
 
 
 def _down(settings: RunSettings, plain: int) -> str:
@@ -167,11 +178,13 @@ def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParam
 def _warnings(settings: RunSettings, workload: Workload, terms: Terms) -> tuple[str, ...]:
     found, records, dimension = list(workload.warnings), workload.records, workload.layout.dimension
     if settings.delta * records > 0.1:
-        found.append(f"delta {settings.delta:g} is large for {records:,} records: choose {0.05 / records:.1g} or less")
+        found.append(
+            f"delta {settings.delta:g} is large for {plural(records, terms.unit)}: choose {0.05 / records:.1g} or less"
+        )
     if settings.epsilon > 10:
         found.append(f"epsilon {settings.epsilon:g} is a weak promise; 1 to 8 is what others publish")
     if terms.noise_multiplier() > _LOUD_NOISE:
-        # rounding to the grid can move a record by more than the clip, and the noise covers that too
+        # rounding to the grid can move a unit by more than the clip, and the noise covers that too
         coarse = dimension**0.5 > terms.clip * 2.0**terms.grid_bits
         found.append(
             f"the noise is {terms.noise_multiplier():.3g} x clip in each sum: expect a model that guesses; raise "

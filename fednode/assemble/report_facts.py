@@ -35,6 +35,7 @@ from fednode.reports import (
 )
 from fednode.reports.figures import moment, plural
 from fednode.settings import RunSettings
+from fednode.units import UNITS
 from fednode_crypto import params_from_dict
 
 OUTCOMES: dict[type[FednodeError], str] = {
@@ -238,7 +239,7 @@ def _guarantee(budget: Budget) -> Guarantee:
     """The guarantee before anything is charged."""
     return Guarantee(
         unit=budget.unit,
-        adjacency="the contribution of one record, which is replaced by zero in one of them",
+        adjacency=UNITS[budget.unit].differ,
         setting="distributed noise",
         epsilon_limit=budget.epsilon,
         delta=budget.delta,

@@ -29,9 +29,10 @@ Arrays = Mapping[str, NDArray[np.generic]]
 class Workload:
     """What is trained, on how many records: arrays and public numbers, no data.
 
-    `records`, the divisor of every sum, is a public number near the total over all clients; a client that holds more
-    than `max_records` contributes no more than so many. Choose both, with `rounded_up` for instance: the guarantee
-    covers what a record says and not how many there are, so exact counts would be given away. `model`, `dataset` and
+    `unit` is what training bounds by the clip, and what the other counts count, of `fednode.units`. `records`, the
+    divisor of every sum, is a public number near the total over all clients; a client that holds more than
+    `max_records` contributes no more than so many. Choose both, with `rounded_up` for instance: the guarantee
+    covers what a unit says and not how many there are, so exact counts would be given away. `model`, `dataset` and
     `source` stand in the report; `labels` is 0 where the model is no classifier; `summary` says in one line how large
     the data set is, and `warnings` what makes its figures say less than they seem to, a sentence each.
     `initial`, float64 [d], is the model that all start from, zeros without it; it has to be public, and `public_inputs`
@@ -49,6 +50,7 @@ class Workload:
     warnings: tuple[str, ...] = ()
     public_inputs: tuple[str, ...] = ()
     initial: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    unit: str = "record"
 
 
 def rounded_up(count: int) -> int:
@@ -81,7 +83,7 @@ class Study(Protocol):
         ...
 
     def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
-        """On a client: the sum of its records' gradients at `arrays`, each clipped to L2 norm `clip`."""
+        """On a client: the sum over the units of its data at `arrays`, each clipped to L2 norm `clip`."""
         ...
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:

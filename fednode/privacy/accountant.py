@@ -27,7 +27,7 @@ _FIXED_POINT_STEPS = 200
 
 
 def epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:
-    """Return THE number: all `events` together are (epsilon, delta)-DP for one record that is replaced by zero.
+    """Return THE number: all `events` together are (epsilon, delta)-DP for one unit that is replaced by zero.
 
     Each event is, up to its `distance` in total variation, a post-processing of a continuous Gaussian mechanism that
     does not depend on the data. Gaussian mechanisms compose to mu^2 = sum of their mu^2, also if later events depend on

@@ -32,7 +32,7 @@ _KERNEL_GAP = 2.0 * math.exp(-2.0 * math.pi**2 * _KERNEL_VARIANCE)
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The most by which one record can move the integer sum, in grid steps."""
+    """The most by which one unit can move the integer sum, in grid steps."""
 
     l2: float
     l1: float
@@ -95,9 +95,9 @@ class DiscreteGaussianSum:
     """One release of an integer sum, with the noise of `contributors` honest clients in it.
 
     Guarantee: up to `distance` in total variation this release is a data-independent post-processing of a continuous
-    Gaussian mechanism with `mu`, for one record that reaches one client's sum with an L2 norm of at most `clip`, or is
+    Gaussian mechanism with `mu`, for one unit that reaches one client's sum with an L2 norm of at most `clip`, or is
     replaced by zero there, before that sum is rounded to the grid, once. Rounding both neighbours with the same coins
-    moves the sum by the stochastic rounding of the record, whose norm `rounded_norm` bounds without a redraw.
+    moves the sum by the stochastic rounding of the unit, whose norm `rounded_norm` bounds without a redraw.
 
     Edge cases: ValueError for a field that is not finite and in range; one contributor is the exact discrete Gaussian;
     a coarse grid is accepted and costs more.
@@ -106,7 +106,7 @@ class DiscreteGaussianSum:
     kind: ClassVar[str] = "discrete-gaussian-sum"
 
     clip: float
-    """L2 bound of one record's contribution, in units of the model."""
+    """L2 bound of one unit's contribution, in units of the model."""
     grid_bits: int
     """The grid step is 2**-grid_bits."""
     dimension: int
@@ -137,7 +137,7 @@ class DiscreteGaussianSum:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """The most by which one record moves the rounded sum, in grid steps, but for `rounding_chance`."""
+        """The most by which one unit moves the rounded sum, in grid steps, but for `rounding_chance`."""
         return Sensitivity.of_integers(rounded_norm(self.clip * 2.0**self.grid_bits, self.dimension), self.dimension)
 
     @property

@@ -15,9 +15,9 @@ from fednode_crypto import Sealing
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A sum over records, each of L2 norm at most `clip`: float64 [d], finite, norm <= clip * max_records.
+    """A sum over units, each of L2 norm at most `clip`: float64 [d], finite, norm <= clip * max_records.
 
-    Replacing one record's contribution by zero moves `vector` by at most `clip` in L2 norm.
+    Replacing one unit's contribution by zero moves `vector` by at most `clip` in L2 norm.
     """
 
     vector: NDArray[np.float64] = field(repr=False)
@@ -29,7 +29,7 @@ class Bounded:
 class Noised:
     """Integers in steps of 2^-grid_bits with one client's share of the noise in every coordinate: int64 [d].
 
-    Replacing one record's contribution by zero moves the values before the noise by at most `rounded_norm` of the clip
+    Replacing one unit's contribution by zero moves the values before the noise by at most `rounded_norm` of the clip
     in L2 norm (`fednode.protocol.spec`).
     """
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields
 
 from fednode.errors import PeerFault
 from fednode.reasons import Reason
+from fednode.units import require_unit
 from fednode.wire import Fields, canonical, digest
 from fednode_crypto import SumParams, WrongParameters, params_from_dict
 
@@ -24,7 +25,7 @@ def rounded_norm(norm: float, dimension: int) -> float:
     """Return the most L2 norm of a vector of at most `norm` grid steps after stochastic rounding to integers.
 
     Two vectors that are rounded with the same coins differ by the stochastic rounding of their difference, so this also
-    bounds how far one record moves a rounded sum. Source: Kairouz, Liu and Steinke 2021 (arXiv:2102.06387), Proposition
+    bounds how far one unit moves a rounded sum. Source: Kairouz, Liu and Steinke 2021 (arXiv:2102.06387), Proposition
     22, at beta = `ROUNDING_CHANCE`, without a redraw; for any coins at most norm + sqrt(dimension).
     """
     root = math.sqrt(dimension)
@@ -36,10 +37,11 @@ def rounded_norm(norm: float, dimension: int) -> float:
 class Terms:
     """The terms that are the same in all rounds of a task.
 
-    `clip` is the L2 bound of one record (model units), the grid step is 2^-grid_bits, `local_variance` the noise of
-    one client per coordinate in grid steps squared, `max_records` the most records in one client's sum, `divisor` the
-    public number by which the opened sum is divided. `min_survivors - assumed_colluders` shares of noise add up to the
-    target. An update may be computed from a model up to `staleness` versions older than the round's.
+    `unit` is what is protected, of `fednode.units`, and `clip` the L2 bound of one (model units). The grid step is
+    2^-grid_bits, `local_variance` the noise of one client per coordinate in grid steps squared, `max_records` the most
+    units in one client's sum, `divisor` the public number by which the opened sum is divided. `min_survivors -
+    assumed_colluders` shares of noise add up to the target. An update may be computed from a model up to `staleness`
+    versions older than the round's.
     """
 
     unit: str
@@ -63,8 +65,9 @@ class Terms:
         wholes = (self.grid_bits, self.local_variance, self.max_records, self.min_survivors, self.assumed_colluders)
         if any(type(value) is not int for value in (*wholes, self.staleness)):
             raise ValueError("grid bits, variance, records, survivors, colluders and staleness must be whole numbers")
-        if self.unit != "record":
-            raise ValueError(f"unknown unit {self.unit!r}: this version protects a 'record'")
+        require_unit(self.unit)
+        if self.unit == "client" and self.max_records != 1:
+            raise ValueError(f"a client is one unit of itself, so max_records must be 1, not {self.max_records}")
         if not (0 <= self.grid_bits <= 40 and self.local_variance > 0 and self.max_records > 0):
             raise ValueError("grid_bits must be 0 to 40, local_variance and max_records above zero")
         if not 0 <= self.assumed_colluders < self.min_survivors:
@@ -73,7 +76,7 @@ class Terms:
             raise ValueError(f"staleness must be 0 to {MAX_STALENESS}")
 
     def noise_multiplier(self, dimension: int = 0) -> float:
-        """Return the least noise of a released sum over its sensitivity to one record: z = sigma sqrt(honest) / Delta.
+        """Return the least noise of a released sum over its sensitivity to one unit: z = sigma sqrt(honest) / Delta.
 
         Delta is `rounded_norm` of the clip, as the ledger charges it; for dimension 0 it is the clip alone.
         """

@@ -117,11 +117,11 @@ class Mechanism:
 class Guarantee:
     """What the run claims.
 
-    `unit` is what is protected, as a noun ("record"). `adjacency` completes "neighbours differ by" ("the contribution
-    of one record, which is replaced by zero in one of them"). `setting` is where the noise came from ("distributed
-    noise"). `epsilon` is what the ledger holds at `delta`, `renyi` the bound by Renyi divergence beside it.
-    `attack_advantage` and `attack_tpr` are those of the Gaussian mechanism that `epsilon` prices; `attack_tpr` is the
-    true positive rate at 1 % false positives.
+    `unit` is what is protected, of `fednode.units` ("record"). `adjacency` completes "neighbours differ by" ("the
+    contribution of one record, which is replaced by zero in one of them"). `setting` is where the noise came from
+    ("distributed noise"). `epsilon` is what the ledger holds at `delta`, `renyi` the bound by Renyi divergence beside
+    it. `attack_advantage` and `attack_tpr` are those of the Gaussian mechanism that `epsilon` prices; `attack_tpr` is
+    the true positive rate at 1 % false positives.
     """
 
     unit: str

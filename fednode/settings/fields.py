@@ -137,7 +137,10 @@ class SettingFields(BaseModel):
 
     epsilon: Real = _setting(_PRIVACY, 8.0, "Privacy budget of the whole run.", gt=0, le=50)
     delta: Real = _setting(_PRIVACY, 1e-5, "Chance left outside that budget.", gt=0, lt=1)
-    clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on one record's gradient.", gt=0, le=1e6)
+    unit: Literal["record", "customer", "client"] = _setting(
+        _PRIVACY, "record", "What the budget protects: one record, one customer of a client, or one client."
+    )
+    clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on what one unit adds, as on a record's gradient.", gt=0, le=1e6)
     grid_bits: Whole = _setting(_PRIVACY, 16, "Values are rounded to multiples of 2^-BITS.", ge=8, le=24)
     assumed_colluders: Whole = _setting(_PRIVACY, 1, "Survivors whose noise is not counted on.", ge=0)
 

@@ -15,6 +15,7 @@ from fednode.privacy import epsilon
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import RoundSpec
 from fednode.settings import RunSettings, to_run_config
+from fednode.units import UNITS
 from fednode_clients.limits import MemberLimits
 from fednode_study.study import CustomerService
 
@@ -79,6 +80,22 @@ def test_a_workload_alone_makes_the_plan_of_the_study_that_has_the_same_counts(t
     task = plan_task(settings, counts)
     assert (task.terms, task.sum_params, task.budget) == (whole.terms, whole.sum_params, whole.budget)
     assert any("100 records" in line for line in task.lines())
+
+
+def test_a_run_protects_the_unit_that_its_training_bounds():
+    counts = Workload(layout=Layout(("weight",), ((1_000,),)), records=2_000, max_records=200, unit="customer")
+    plan = plan_task(RunSettings.model_validate({"unit": "customer", "clients": 10}), counts)
+    assert (plan.terms.unit, plan.budget.unit, plan.budget.adjacency) == (
+        "customer",
+        "customer",
+        UNITS["customer"].adjacency,
+    )
+    assert any(line.startswith("epsilon") and line.endswith(UNITS["customer"].zeroed) for line in plan.lines())
+    for unit in ("record", "client"):
+        with pytest.raises(ConfigError, match=f"unit is {unit}, .* each customer"):
+            plan_task(RunSettings.model_validate({"unit": unit, "clients": 10}), counts)
+    with pytest.raises(ConfigError, match=r"unit is customer, .* each record"):
+        plan_run(RunSettings.model_validate({"unit": "customer"}))
 
 
 COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_records=2_000)

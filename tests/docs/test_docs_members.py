@@ -94,5 +94,5 @@ def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
 def test_its_limits_are_those_of_a_member_without_any():
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| .*, `?([\w.,-]+)`? \|$", TEXT, re.MULTILINE))
     assert {name.replace("-", "_") for name in rows} == set(MemberLimits.__slots__)
-    node = {name: value.replace(",", "") for name, value in rows.items()}
+    node = {name: value if name == "units" else value.replace(",", "") for name, value in rows.items()}
     assert MemberLimits().configured(node, {}, simulated=False) == MemberLimits()

@@ -102,6 +102,7 @@ class FakeSum:
     vector: NDArray[np.float64] = field(repr=False)
     records: int = 8
     clip: float = 1.0
+    unit: str = "record"
 
 
 class _SpiedSealer:

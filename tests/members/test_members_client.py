@@ -143,6 +143,13 @@ def test_floor_of_survivors(tmp_path):
     desk.must_refuse(desk.spec(min_survivors=1, assumed_colluders=0), "min-survivors")
 
 
+def test_units(tmp_path):
+    desk = Desk(tmp_path, wide_limits(units=("customer",)))
+    desk.must_refuse(desk.spec(), "unit-refused")
+    desk.must_refuse(desk.spec(unit="client", max_records=1), "unit-refused")
+    assert judge(desk.client, desk.spec(unit="customer")) is None
+
+
 def test_floor_of_noise(tmp_path):
     desk = Desk(tmp_path, wide_limits(min_noise=1.0))
     desk.must_refuse(desk.spec(local_variance=1 << 14), "noise-floor")

@@ -11,6 +11,7 @@ from fednode.members import corrupt_holders, least_threshold
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.reasons import Reason
 from fednode.settings import RunSettings, to_run_config
+from fednode.units import UNITS
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD
 from fednode_clients.keyfolder.state_files import hashed
 from fednode_clients.limits import MemberLimits
@@ -77,6 +78,13 @@ def test_the_least_threshold_withstands_what_it_says_and_one_less_does_not():
         for corrupt in range(holders):
             least = least_threshold(holders, corrupt)
             assert corrupt_holders(least, holders) >= corrupt > corrupt_holders(least - 1, holders)
+
+
+def test_units_are_a_text_with_commas_and_all_by_default():
+    assert MemberLimits().units == tuple(UNITS)
+    assert MemberLimits().configured({"units": "customer, client"}, {}, simulated=False).units == ("customer", "client")
+    with pytest.raises(ConfigError, match="'household'"):
+        MemberLimits().configured({"units": "record,household"}, {}, simulated=False)
 
 
 def test_schemes_are_a_text_with_commas():

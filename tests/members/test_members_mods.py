@@ -264,20 +264,22 @@ def test_sealing_without_consent(stage):
     assert stage.kit.folder("client-1").audit_log.entries() == []
 
 
-def sum_of(arrays, clip=1.0, records=3):
-    return lambda: RecordDict(
-        {"gradient-sum": to_arrays(arrays), "count": MetricRecord({"records": records, "clip": clip})}
-    )
+def sum_of(arrays, **changes):
+    count = ConfigRecord({"clip": 1.0, "unit": "record"} | changes)
+    return lambda: RecordDict({"gradient-sum": to_arrays(arrays), "count": count})
 
 
 BAD_SUMS = {
     "raw arrays": lambda: RecordDict({"arrays": to_arrays(ARRAYS)}),
     "nothing": RecordDict,
     "no count": lambda: RecordDict({"gradient-sum": to_arrays(ARRAYS)}),
-    "no sum": lambda: RecordDict({"count": MetricRecord({"records": 3, "clip": 1.0})}),
+    "no sum": lambda: RecordDict({"count": ConfigRecord({"clip": 1.0, "unit": "record"})}),
     "a config": lambda: RecordDict(
-        {"gradient-sum": ConfigRecord({"a": 1}), "count": MetricRecord({"records": 3, "clip": 1.0})}
+        {"gradient-sum": ConfigRecord({"a": 1}), "count": ConfigRecord({"clip": 1.0, "unit": "record"})}
     ),
+    "no unit": lambda: RecordDict({"gradient-sum": to_arrays(ARRAYS), "count": ConfigRecord({"clip": 1.0})}),
+    "another unit": sum_of({"w": np.zeros((2, 2)), "b": np.zeros(1)}, unit="customer"),
+    "a number as unit": sum_of({"w": np.zeros((2, 2)), "b": np.zeros(1)}, unit=1),
     "another shape": sum_of({"w": np.zeros((4, 1)), "b": np.zeros(1)}),
     "another name": sum_of({"w": np.zeros((2, 2)), "c": np.zeros(1)}),
     "another order": sum_of({"b": np.zeros(1), "w": np.zeros((2, 2))}),

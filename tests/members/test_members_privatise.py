@@ -69,6 +69,14 @@ def test_records_clipped_to_another_bound_are_refused(clip):
         bound(FakeSum(np.zeros(5), clip=clip), TERMS)
 
 
+@pytest.mark.parametrize(("bounded", "asked"), [("record", "customer"), ("customer", "record"), ("record", "client")])
+def test_a_sum_that_bounds_another_unit_than_the_round_is_refused(bounded, asked):
+    terms = replace(TERMS, unit=asked, max_records=1)
+    assert bound(FakeSum(np.zeros(5), unit=asked), terms).clip == TERMS.clip
+    with pytest.raises(ValueError, match=f"training bounds each {bounded}, and the round protects each {asked}"):
+        bound(FakeSum(np.zeros(5), unit=bounded), terms)
+
+
 def test_records_clipped_tighter_than_asked_are_charged_as_asked():
     assert bound(FakeSum(np.ones(5), clip=0.5), TERMS).clip == TERMS.clip
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fednode.errors import ConfigError, TooFewSurvivors
 from fednode.privacy import Budget, DiscreteGaussianSum, honest_contributors
 from fednode.privacy.mechanism import Sensitivity, discrete_gaussian_bound, sum_gap
+from fednode.units import UNITS
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "accountant.json").read_text())
 GOOD = DiscreteGaussianSum(1.0, 16, 20_480, 2_338_621_071, 15, 2.0**-120)
@@ -150,7 +151,16 @@ def test_a_budget_round_trips():
     assert Budget.from_dict(json.loads(json.dumps(budget.to_dict()))) == budget
     assert isinstance(budget.epsilon, float)
     with pytest.raises(ValueError, match="unit"):
-        Budget.from_dict({"epsilon": 8.0, "delta": 1e-5, "adjacency": "add-or-remove one record"})
+        Budget.from_dict({"epsilon": 8.0, "delta": 1e-5, "adjacency": budget.adjacency})
+
+
+@pytest.mark.parametrize("unit", list(UNITS))
+def test_a_budget_is_for_one_unit_under_its_own_neighbours(unit):
+    budget = Budget(8.0, 1e-5, unit)
+    assert Budget.from_dict(budget.to_dict()) == budget and budget.adjacency == UNITS[unit].adjacency
+    for other in ("add-or-remove one record", *(UNITS[name].adjacency for name in UNITS if name != unit)):
+        with pytest.raises(ValueError, match="neighbours"):
+            Budget.from_dict(budget.to_dict() | {"adjacency": other})
 
 
 @pytest.mark.parametrize(
@@ -167,7 +177,7 @@ def test_a_budget_round_trips():
         {"delta": None},
         {"unit": ""},
         {"unit": "household"},
-        {"adjacency": "two\nlines"},
+        {"unit": ["record"]},
     ],
     ids=str,
 )

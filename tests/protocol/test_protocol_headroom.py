@@ -13,7 +13,7 @@ from fednode_clients.client.privatise import add_noise, bound
 
 class Sum:
     def __init__(self, vector, clip):
-        self.vector, self.clip = vector, clip
+        self.vector, self.clip, self.unit = vector, clip, "record"
 
 
 @pytest.mark.parametrize(("grid_bits", "variance"), [(0, 1), (4, 9), (16, 1 << 30)])

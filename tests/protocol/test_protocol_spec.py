@@ -17,6 +17,7 @@ from fednode_crypto import Demand, plan
 
 SPEC = some_spec()
 CHANGED_TERMS = {
+    "unit": "customer",
     "clip": 1.5,
     "grid_bits": 17,
     "local_variance": TERMS.local_variance + 1,
@@ -59,9 +60,8 @@ def test_every_field_is_in_the_digest():
         if name != "terms":
             variants[name] = replace(SPEC, **{name: CHANGED[name]})
     for name in (field.name for field in fields(Terms)):
-        if name != "unit":
-            variants[f"terms.{name}"] = replace(SPEC, terms=replace(TERMS, **{name: CHANGED_TERMS[name]}))
-    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 17
+        variants[f"terms.{name}"] = replace(SPEC, terms=replace(TERMS, **{name: CHANGED_TERMS[name]}))
+    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 18
     for variant in variants.values():
         assert read(variant) == variant
 
@@ -111,7 +111,7 @@ def test_a_hostile_field_is_malformed(name, value):
 
 
 HOSTILE_TERMS = {
-    "unit": ["", "client", "customer", 1, None],
+    "unit": ["", "client", "records", "Customer", 1, None],
     "clip": [0.0, -1.0, 1, True, math.nan, math.inf, 1e10, "1.0", None],
     "grid_bits": [-1, 41, 16.0, True],
     "local_variance": [0, -1, 1.0, (1 << 110) + 1],

@@ -20,7 +20,7 @@ _ULP_GUARD = 1.0 - 2.0**-40
 
 
 class ClippedSum(Protocol):
-    """The result of training: a float64 sum [d] of gradients, each record clipped to `clip`."""
+    """The result of training: a float64 sum [d] over units, each clipped to `clip`."""
 
     @property
     def vector(self) -> NDArray[np.float64]:
@@ -29,19 +29,26 @@ class ClippedSum(Protocol):
 
     @property
     def clip(self) -> float:
-        """The L2 bound of one record."""
+        """The L2 bound of one unit."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What was clipped, of `fednode.units`."""
         ...
 
 
 def bound(total: ClippedSum, terms: Terms) -> Bounded:
     """The sum, projected onto the ball of radius clip * max_records.
 
-    Guarantee: one record moves the result by at most `clip`, since projecting onto a ball moves no two points apart.
-    A client with more records than `max_records` has the weight of `max_records`. Raises `ValueError` if the sum is
-    not finite or was clipped to another bound: `clipped_gradient_sum` with these terms gives neither.
+    Guarantee: one unit moves the result by at most `clip`, since projecting onto a ball moves no two points apart.
+    A client with more units than `max_records` has the weight of `max_records`. Raises `ValueError` if the sum is not
+    finite, or if another unit was clipped, or to another bound: `clipped_gradient_sum` with these terms gives neither.
     """
+    if total.unit != terms.unit:
+        raise ValueError(f"training bounds each {total.unit}, and the round protects each {terms.unit}")
     if not 0.0 < total.clip <= terms.clip:
-        raise ValueError(f"records were clipped to {total.clip}, the round is charged for {terms.clip}")
+        raise ValueError(f"{total.unit}s were clipped to {total.clip}, the round is charged for {terms.clip}")
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(total.vector))
     # projecting a sum whose norm overflows would give zero, far from its neighbours

@@ -50,6 +50,7 @@ class GradientSum:
     clip: float
     clipped: int = field(repr=False)
     dropped: int = field(repr=False)
+    unit: str = "record"
 
 
 def clipped_gradient_sum(

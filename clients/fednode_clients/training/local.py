@@ -33,6 +33,7 @@ class LocalUpdate:
 
     vector: NDArray[np.float64] = field(repr=False)
     clip: float
+    unit: str = "client"
 
 
 @dataclass(frozen=True, slots=True)
