@@ -248,7 +248,7 @@ def test_more_than_one_block_and_micro_batch_add_up():
 
 
 def test_private_numbers_do_not_print():
-    assert repr(clipped_gradient_sum(head(), *records(5), 1.0)) == "GradientSum(clip=1.0)"
+    assert repr(clipped_gradient_sum(head(), *records(5), 1.0)) == "GradientSum(clip=1.0, unit='record')"
 
 
 class FakeCounting(torch.nn.Module):
@@ -320,6 +320,7 @@ def test_the_gradients_of_a_group_are_added_before_clipping(n, clip, seed):
     norms = np.linalg.norm(sums, axis=1)
     expected = (sums * np.minimum(1, clip / norms)[:, None]).sum(axis=0)
     got = clipped_gradient_sum(model, features, labels, clip, groups=groups)
+    assert got.unit == "customer"
     np.testing.assert_allclose(got.vector, expected, rtol=1e-5, atol=3e-6 * clip)
     assert (got.records, got.clipped, got.dropped) == (n, int((norms > clip).sum()), 0)
     sampled = clipped_gradient_sum(torch.nn.Sequential(model), features, labels, clip, groups=groups)

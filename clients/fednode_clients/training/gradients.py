@@ -82,7 +82,8 @@ def clipped_gradient_sum(
             total = grown
             clipped += block_clipped
             dropped += block_dropped
-    return GradientSum(total, records, clip, clipped, dropped)
+    unit = "record" if groups is None else "customer"
+    return GradientSum(total, records, clip, clipped, dropped, unit)
 
 
 def clip_scales(norms: Array, clip: float) -> Array:
