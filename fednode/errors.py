@@ -9,6 +9,7 @@ FednodeError
 +- TooFewHolders    6   fewer key holders answered than it takes to open
 +- OpeningRejected  7   what was opened is not what honest holders would have opened
 +- StoreError       8   a disk or a cache did not take what it was given
++- AuditFailed      9   noise or clip are not what the ledger counts
 +- Interrupted    130   the operator asked to stop
 """
 
@@ -85,6 +86,12 @@ class StoreError(FednodeError):
     """A disk, a key folder or a cache did not take what it was given; nothing is half-written."""
 
     exit_code: ClassVar[int] = 8
+
+
+class AuditFailed(FednodeError):
+    """An audit found less noise, or more of a record, than the ledger counts: epsilon is larger than it says."""
+
+    exit_code: ClassVar[int] = 9
 
 
 class Interrupted(FednodeError):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fednode.assemble.cache_location import reach_server
 from fednode.assemble.enrolment import enrol_simulation
@@ -19,6 +20,9 @@ from fednode.settings import RunSettings, to_run_config
 from fednode_clients.keyfolder.state_files import StateFiles
 from fednode_clients.keyfolder.untrained import untrained
 from fednode_clients.membership import MemberParts
+
+if TYPE_CHECKING:
+    from fednode_clients.app import Train
 
 KEYS = "fednode-keys-"
 """How the folder of a run's simulated keys is called in the temporary folder."""
@@ -38,10 +42,11 @@ def run_inproc(
     # keys of runs that were killed before they could remove them
     remove_abandoned(KEYS)
     with logging_to(folder / "run.log"), temporary_folder(KEYS) as keys:
-        return conclude(session, lambda: _execute(session, keys))
+        return conclude(session, lambda: run_members(session, keys, study.train))
 
 
-def _execute(session: Session, keys: Path) -> FednodeError | None:
+def run_members(session: Session, keys: Path, train: "Train") -> FednodeError | None:
+    """Make keys for all members and run the session over them; returns what ended it early, or None."""
     from fednode.inproc import InProcGrid, run_in_process
     from fednode.server import build_server_app
     from fednode_clients.app import build_app
@@ -59,7 +64,7 @@ def _execute(session: Session, keys: Path) -> FednodeError | None:
     config = to_run_config(settings) | {"key-root": str(keys)}
     layout = session.plan.layout
     parts = MemberParts(schemes=environment.schemes, rng=environment.rng, layout=lambda _: layout)
-    grid = InProcGrid(build_app(parts, find_study(settings.study).train), names, config, settings.faults)
+    grid = InProcGrid(build_app(parts, train), names, config, settings.faults)
     ended: list[FednodeError | None] = []
     run_in_process(build_server_app(lambda grid, _: ended.append(session.execute(grid, members))), grid, config)
     session.noticed.extend(_untrained(keys, names))

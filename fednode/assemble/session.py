@@ -78,6 +78,8 @@ class Session:
     """What somebody changed during the run."""
     noticed: list[str] = field(default_factory=list)
     """Sentences about what weakens the claims of the run, as the node found it."""
+    opened: Callable[[RoundOutcome], None] = lambda _: None
+    """Gets the outcome of each round: an audit looks at the opened sums."""
 
     @property
     def run_id(self) -> str:
@@ -206,6 +208,7 @@ class Session:
             record = replace(record, model_digest=self.model_digest)
         self.rounds.append(record)
         Notes.add(self.folder, record)
+        self.opened(outcome)
         if outcome.broken:
             self.broken[outcome.round] = outcome.broken
         self.observer.round_done(

@@ -21,6 +21,7 @@ CAUSES: Final[dict[int, str]] = {
     errors.TooFewHolders.exit_code: "too few key holders answered",
     errors.OpeningRejected.exit_code: "the opened sum failed its check",
     StoreError.exit_code: "a file, a disk, a key folder or a cache failed, or a ledger or a cohort file was changed",
+    errors.AuditFailed.exit_code: "an audit failed: epsilon is larger than the ledger says",
     errors.Interrupted.exit_code: "stopped by Ctrl-C; finished rounds and the ledger are kept",
 }
 """Every code that the command line ends with."""

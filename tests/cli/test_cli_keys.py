@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fednode.cli import main
-from fednode.cli.keys_enrol import open_enrolment
+from fednode.cli.keys.enrol import open_enrolment
 from fednode.errors import PeerFault
 from fednode.privacy import DiscreteGaussianSum, epsilon
 from fednode.protocol.cohort import Cohort

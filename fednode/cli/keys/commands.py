@@ -38,7 +38,7 @@ def init_command(
 
     FOLDER must not hold keys yet; it is made if needed.
     """
-    from fednode.cli import keys_enrol as making
+    from fednode.cli.keys import enrol as making
     from fednode_clients.keyfolder.enrolment_key import PUBLIC_FILE, read_enrolment_public
     from fednode_clients.keyfolder.folder import KeyFolder
 
@@ -84,7 +84,7 @@ def enrol_command(
     FOLDER holds the enrolment key; holders get the points 1, 2, ... in the order given. Members who have seen a file
     refuse those with a lower serial, and every file after its --days.
     """
-    from fednode.cli import keys_enrol as enrolment
+    from fednode.cli.keys import enrol as enrolment
     from fednode.clock import SystemClock
     from fednode.disk.atomic import write_whole
     from fednode.reports.figures import plural
@@ -141,7 +141,7 @@ def budget_command(
     last --raise, which --raise of max-epsilon takes back. A raise also settles rounds whose cost is unknown: those of a
     damaged record or an earlier version.
     """
-    from fednode.cli import keys_show as showing
+    from fednode.cli.keys import show as showing
     from fednode_clients.keyfolder.folder import KeyFolder
     from fednode_clients.keyfolder.spending import raise_budget
     from fednode_clients.limits import MemberLimits
@@ -161,7 +161,7 @@ def evidence_command(folder: Annotated[Path, typer.Argument(metavar="FOLDER")]) 
 
     Compare the node's key with the one that `fednode keys show` prints of the cohort file. Retiring tasks keeps these.
     """
-    from fednode.cli import keys_show as showing
+    from fednode.cli.keys import show as showing
     from fednode_clients.keyfolder.folder import KeyFolder
 
     for line in showing.contradictions(KeyFolder.open(folder)):
@@ -179,7 +179,7 @@ def show_command(
 
     PLACE is a member's key folder or card, the enrolment folder or a cohort file.
     """
-    from fednode.cli import keys_show as showing
+    from fednode.cli.keys import show as showing
     from fednode.clock import SystemClock
 
     for line in showing.describe(place, trust, SystemClock().time()):

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fednode.cli import keys_enrol as enrolment
+from fednode.cli.keys import enrol as enrolment
 from fednode.errors import ConfigError, one_line, visible
 from fednode.protocol.cohort import Member
 from fednode.reports.figures import bound, plural

@@ -1,0 +1,1 @@
+"""`fednode keys`: identities and cohorts."""

@@ -1,0 +1,81 @@
+"""An audit passes a pipeline that does what the ledger counts, and fails each that does less."""
+
+import pytest
+from kit import auditing
+from kit.auditing import forgotten, halved, left_out, small_audit, unclipped
+
+from fednode.audit.canaries import Canaries
+from fednode.errors import ConfigError
+
+SAMPLER = "fednode_clients.client.privatise.discrete_gaussian"
+CLIP = "fednode.audit.canaries.clipped_gradient_sum"
+
+
+def test_a_right_pipeline_passes_and_its_mu_is_the_ledgers(tmp_path):
+    result = small_audit(tmp_path)
+    figures = result.figures
+    assert result.findings == ()
+    assert abs(figures["noise"] - 1.0) < 3.0 * figures["noise_error"] < 0.07
+    # four survivors, and the ledger counts all of them
+    assert abs(figures["mu"] - figures["ledger_mu"]) < 3.0 * figures["mu_error"] < 0.25
+    assert 0.5 < figures["epsilon_bound"] < figures["ledger_epsilon"]
+    assert (figures["canaries"], figures["clients"], figures["rounds"]) == (1_051, 4, 2)
+
+
+@pytest.mark.parametrize("sampler", [halved, forgotten, left_out()])
+@pytest.mark.parametrize("most", [0, 5_000], ids=["rehearsal", "canaries"])
+def test_less_noise_than_planned_fails(tmp_path, monkeypatch, sampler, most):
+    monkeypatch.setattr(SAMPLER, sampler)
+    assert "of the planned noise" in small_audit(tmp_path, most).findings[0]
+
+
+@pytest.mark.parametrize(("sampler", "least"), [(halved, 1.8), (forgotten, 1_000.0)])
+def test_canaries_see_what_is_left_of_the_noise(tmp_path, monkeypatch, sampler, least):
+    monkeypatch.setattr(SAMPLER, sampler)
+    result = small_audit(tmp_path)
+    assert result.figures["mu"] > least * result.figures["ledger_mu"] and "canaries are seen" in result.findings[1]
+
+
+def test_no_noise_is_proven_to_cost_more_than_the_ledger_says(tmp_path, monkeypatch):
+    monkeypatch.setattr(SAMPLER, forgotten)
+    figures = small_audit(tmp_path, epsilon=3.0).figures
+    assert figures["epsilon_bound"] > figures["ledger_epsilon"]
+
+
+def test_clients_that_do_not_clip_fail_with_their_noise_right(tmp_path, monkeypatch):
+    monkeypatch.setattr(CLIP, unclipped)
+    result = small_audit(tmp_path)
+    assert len(result.findings) == 2 and result.figures["mu"] > 8.0 * result.figures["ledger_mu"]
+    assert result.figures["noise"] > 1.0 - 3.0 * result.figures["noise_error"]
+
+
+def test_one_client_that_does_not_clip_is_named(tmp_path, monkeypatch):
+    honest = Canaries.sum_of
+
+    def sum_of(self, client, clip):
+        monkeypatch.setattr(CLIP, unclipped if client == 2 else auditing.clipped_gradient_sum)
+        return honest(self, client, clip)
+
+    monkeypatch.setattr(Canaries, "sum_of", sum_of)
+    result = small_audit(tmp_path)
+    assert result.figures["loudest_client"] == 3 and "client 3 does not clip" in result.findings[-1]
+
+
+def test_a_rehearsal_measures_the_noise_alone(tmp_path):
+    figures = small_audit(tmp_path, 0).figures
+    assert "mu" not in figures and figures["noise_error"] == pytest.approx((2 / (2 * 2_103)) ** 0.5)
+
+
+def test_colluders_whom_the_ledger_leaves_out_make_room(tmp_path):
+    figures = small_audit(tmp_path, assumed_colluders=2).figures
+    assert abs(figures["mu"] - figures["ledger_mu"] * 0.5**0.5) < 3 * figures["mu_error"]
+
+
+def test_the_ledger_of_an_audit_is_its_own(tmp_path):
+    small_audit(tmp_path, 0)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_with_room_for_few_canaries_is_refused(tmp_path):
+    with pytest.raises(ConfigError):
+        small_audit(tmp_path, features=32)
