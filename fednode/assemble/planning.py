@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
+from fednode.assemble.run_folder import population_file
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, local_variance, renyi_epsilon
+from fednode.privacy.population import PopulationStanding, standing
 from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
@@ -34,6 +36,7 @@ class Plan:
     optimiser: ServerOptimiser
     failure: float
     """Delta that one release costs beside its noise: sampler and overflow."""
+    population: PopulationStanding
     warnings: tuple[str, ...]
 
     @property
@@ -63,6 +66,7 @@ class Plan:
             "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: {unit.zeroed}",
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
+            "population": self.population.line(),
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),
@@ -82,7 +86,8 @@ def plan_run(settings: RunSettings) -> Plan:
 
 
 def plan_task(settings: RunSettings, workload: Workload) -> Plan:
-    """The plan for this workload; reads no data. Raises `ConfigError`, one sentence, for what would fail later."""
+    """The plan for this workload; reads no data. Raises `ConfigError`, one sentence, for what would fail later, and
+    `BudgetExhausted` where the population's limit would not hold the run."""
     require_usable(settings)
     _require_unit(settings, workload)
     layout = workload.layout
@@ -101,17 +106,27 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     )
     _require_willing(settings, terms, layout.dimension)
     optimiser, params = _optimiser(settings), _sum_params(settings, layout, terms)
-    return Plan(
+    budget = Budget(settings.epsilon, settings.delta, settings.unit)
+    population = standing(population_file(settings, workload.dataset, budget.unit), budget)
+    made = Plan(
         # as resolved: what the default learning rate came to stands in config.toml and in the report
         settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
         workload=workload,
         terms=terms,
         sum_params=params,
-        budget=Budget(settings.epsilon, settings.delta, settings.unit),
+        budget=budget,
         optimiser=optimiser,
         failure=failure,
-        warnings=(*_warnings(settings, workload, terms), *committee_warnings(params), *cache_warnings(settings)),
+        population=population,
+        warnings=(
+            *_warnings(settings, workload, terms),
+            *population.warnings(),
+            *committee_warnings(params),
+            *cache_warnings(settings),
+        ),
     )
+    population.require_room(made.events(settings.min_survivors))
+    return made
 
 
 def _require_unit(settings: RunSettings, workload: Workload) -> None:

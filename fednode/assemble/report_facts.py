@@ -275,7 +275,7 @@ def _trust(session: Session) -> Trust:
         threshold=params.threshold,
         ledger_path="ledger.jsonl",
         ledger_head="",
-        ledger_check="fednode ledger ledger.jsonl",
+        ledger_check="fednode ledger verify ledger.jsonl",
         model_digest=NO_MODEL,
         cohort="" if session.members is None else session.members.cohort.digest().hex(),
     )

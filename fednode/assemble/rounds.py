@@ -12,7 +12,8 @@ from fednode.disk.atomic import append_line, write_whole
 from fednode.driver import RoundOutcome
 from fednode.errors import DataError, StoreError
 from fednode.privacy import ChargeRecord, DiscreteGaussianSum, Ledger, epsilon, renyi_epsilon
-from fednode.privacy.chain import History, replay
+from fednode.privacy.chain import History
+from fednode.privacy.ledger import read_history
 from fednode.protocol.spec import Terms
 from fednode.reports import NamedReason, RoundRecord, RunRecord
 from fednode.reports.as_json import from_line, to_line
@@ -38,8 +39,8 @@ class Spending:
         if ledger is None:
             return Spending((), "", delta)
         found = History()
-        with suppress(OSError, StoreError):
-            found = replay(path.read_bytes(), str(path)).history
+        with suppress(StoreError):
+            found = read_history(path, absent=True)
         entries, head = ledger.entries, ledger.head
         if len(found.entries) > len(entries):
             entries, head = found.entries, found.head
@@ -48,9 +49,9 @@ class Spending:
     @staticmethod
     def left(path: Path, delta: float) -> "Spending":
         """The charges in the ledger file that a run left, if any. Raises `StoreError` if the file was changed."""
-        if not path.exists():
+        found = read_history(path, absent=True)
+        if found.header is None:
             return Spending((), "", delta)
-        found = replay(path.read_bytes(), str(path)).history
         return Spending(tuple(entry.charge for entry in found.entries), found.head, delta)
 
     @property

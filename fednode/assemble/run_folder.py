@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import re
 import secrets
 import tempfile
 import traceback
@@ -16,6 +17,9 @@ from fednode.errors import StoreError, visible
 from fednode.settings import RunSettings, to_toml
 
 _MEMBERS = "fednode.clients"
+
+POPULATIONS = "populations"
+"""Where the ledgers of populations lie, beside the folders of the runs."""
 
 
 def require_writable(out: Path) -> None:
@@ -44,6 +48,16 @@ def make_run_folder(settings: RunSettings, clock: Clock) -> Path:
         raise StoreError(f"could not make {folder}: {error.strerror}; choose another --out") from error
     write_whole(folder / "config.toml", to_toml(settings).encode("utf-8"))
     return folder
+
+
+def population_file(settings: RunSettings, dataset: str, unit: str) -> Path:
+    """Where the ledger of these records lies: as the setting says, or under the name of the data set and the unit."""
+    given = settings.population
+    if given is not None and ("/" in given or given.endswith(".jsonl")):
+        return Path(given)
+    plain = re.sub(r"[^a-z0-9._-]+", "-", dataset.lower()).strip("-.") or "records"
+    name = given or (plain if unit == "record" else f"{plain}-{unit}")
+    return settings.out / POPULATIONS / f"{name}.ledger.jsonl"
 
 
 @contextmanager

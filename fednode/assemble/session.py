@@ -20,6 +20,7 @@ from fednode.errors import FednodeError
 from fednode.live import SOCKET_NAME, LiveView, Tuned, metrics_served
 from fednode.observer import Observer, RoundProgress, StopFlag
 from fednode.privacy import Ledger
+from fednode.privacy.population import open_population
 from fednode.protocol.envelope import Signer
 from fednode.protocol.model import model_digest
 from fednode.reports import RoundRecord
@@ -108,9 +109,7 @@ class Session:
             planned_notes(self).begin(self.folder)
             with (
                 self._stores() as stores,
-                Ledger.open(
-                    self.folder / "ledger.jsonl", self.plan.budget, self.environment.clock, self.run_id
-                ) as ledger,
+                self._ledger() as ledger,
             ):
                 self.ledger = ledger
                 # after the stores and the ledger, which may refuse: features take time
@@ -120,6 +119,12 @@ class Session:
             log.error("%s", error)
             return error
         return None
+
+    def _ledger(self) -> Ledger:
+        """The run's own, each charge of which the population's ledger holds first."""
+        clock, budget = self.environment.clock, self.plan.budget
+        population = open_population(self.plan.population.path, budget, clock, self.run_id)
+        return Ledger.open(self.folder / "ledger.jsonl", budget, clock, self.run_id, population)
 
     def spending(self) -> Spending:
         """What the ledger holds."""

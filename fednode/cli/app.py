@@ -12,9 +12,9 @@ import fednode
 from fednode.cli.audit import audit_command
 from fednode.cli.bench import bench_command
 from fednode.cli.cache import cache_app
-from fednode.cli.exits import LEDGER_CAUSES, REPORT_CAUSES, USAGE, epilog, exit_code_of, printable, say, sentence_of
+from fednode.cli.exits import REPORT_CAUSES, USAGE, epilog, exit_code_of, printable, say, sentence_of
 from fednode.cli.keys.commands import keys_app
-from fednode.cli.ledger import ledger_command
+from fednode.cli.ledger import ledger_app
 from fednode.cli.predict import predict_command
 from fednode.cli.prepare import prepare_command
 from fednode.cli.report import report_command
@@ -35,7 +35,7 @@ app.command("predict")(predict_command)
 app.command("prepare")(prepare_command)
 app.command("report", epilog=epilog(REPORT_CAUSES))(report_command)
 app.command("audit", epilog=epilog())(audit_command)
-app.command("ledger", epilog=epilog(LEDGER_CAUSES))(ledger_command)
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command(
     "bench",

@@ -28,8 +28,8 @@ CAUSES: Final[dict[int, str]] = {
 
 LEDGER_CAUSES: Final[dict[int, str]] = {
     0: "the ledger is whole; its last hash is the one in the report.json beside it, if there is one",
-    errors.DataError.exit_code: "the file is missing, unreadable or empty",
-    StoreError.exit_code: "a line was changed or cut short, or the ledger was cut or continued after the report",
+    errors.DataError.exit_code: "the file is missing or is no ledger",
+    StoreError.exit_code: "a line was changed or cut short, or the ledger lost lines or was continued after the report",
 }
 """What the codes of `fednode ledger` mean; `CAUSES` has the others."""
 

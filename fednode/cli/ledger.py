@@ -1,19 +1,71 @@
-"""`fednode ledger`: check a ledger and compute what it spent, without the node and without writing to it."""
+"""`fednode ledger`: check a ledger, compute what it spent, change its limit. Only `limit` and `merge` write.
+
+LEDGER is a file, the folder of a run, or the name of a population under runs/populations.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fednode.cli.exits import say
+from fednode.cli.exits import LEDGER_CAUSES, epilog, say
+
+ledger_app = typer.Typer(
+    name="ledger",
+    help="Check the ledger of a run or a population, price it, change its limit.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+_Ledger = Annotated[str, typer.Argument(metavar="LEDGER")]
 
 
-def ledger_command(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
-    """Check a run's ledger and compute again what it spent. Nothing is written.
+def _file(given: str) -> Path:
+    """The file of a ledger that is named by its path, by the folder of its run, or by its population."""
+    path = Path(given)
+    if path.is_dir():
+        return path / "ledger.jsonl"
+    named = Path("runs", "populations", f"{given}.ledger.jsonl")
+    return named if "/" not in given and not path.exists() and named.exists() else path
 
-    FILE is the ledger of a run, such as runs/ID/ledger.jsonl.
+
+@ledger_app.command("verify", epilog=epilog(LEDGER_CAUSES))
+def verify_command(ledger: _Ledger) -> None:
+    """Check every line of a ledger and compute again what it spent. Nothing is written.
+
+    LEDGER is a file such as runs/ID/ledger.jsonl, the folder of a run, or the name of a population.
     """
-    from fednode.reports.ledger_check import ledger_lines
+    from fednode.reports.ledger_check import verify_lines
 
-    for line in ledger_lines(file):
+    for line in verify_lines(_file(ledger)):
         say(line)
+
+
+@ledger_app.command("show")
+def show_command(ledger: _Ledger) -> None:
+    """List every charge, with its run, and every change of the limit, with its name and reason."""
+    from fednode.reports.ledger_check import show_lines
+
+    for line in show_lines(_file(ledger)):
+        say(line)
+
+
+@ledger_app.command("limit")
+def limit_command(
+    ledger: _Ledger,
+    epsilon: Annotated[float, typer.Option("--epsilon", metavar="X", help="The limit from now on.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides this.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")],
+) -> None:
+    """Raise or lower the limit of a ledger. The change is a line of its chain, with your name and reason."""
+    from fednode.clock import SystemClock
+    from fednode.errors import ConfigError
+    from fednode.privacy import Ledger
+
+    found = Ledger.at(_file(ledger), SystemClock())
+    before = found.budget.epsilon
+    try:
+        found.limit(epsilon, by, reason)
+    except ValueError as error:
+        raise ConfigError(f"the limit was not changed: {error}") from error
+    say(f"{found.name}: the limit is epsilon {epsilon:g}, after {before:g}; {found.spent:.4f} is spent")

@@ -10,7 +10,7 @@ from fednode.privacy.accountant import (
 )
 from fednode.privacy.budget import Budget
 from fednode.privacy.calibrate import NoiseRequest, local_variance
-from fednode.privacy.chain import ChargeRecord, LedgerEntry
+from fednode.privacy.chain import ChargeRecord, History, LedgerEntry
 from fednode.privacy.ledger import Ledger, Receipt
 from fednode.privacy.mechanism import DiscreteGaussianSum, honest_contributors
 
@@ -18,6 +18,7 @@ __all__ = [
     "Budget",
     "ChargeRecord",
     "DiscreteGaussianSum",
+    "History",
     "Ledger",
     "LedgerEntry",
     "NoiseRequest",

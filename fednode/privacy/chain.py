@@ -2,53 +2,56 @@
 
 A line is `canonical(body + hash)`, hash = SHA-256 of `canonical(body)`, and the body names the hash before it.
 Replaying accepts exactly these bytes, so a changed, dropped, repeated or moved line is detected. Lines missing at the
-end are not: to detect them, keep the head hash elsewhere (the report prints it).
+end are not: the file beside a ledger that holds its head shows them, and so does any other note of an earlier head.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NoReturn, Self
 
 from fednode.errors import FednodeError, StoreError
 from fednode.privacy.budget import Budget
-from fednode.privacy.checks import exact_keys, real, whole, words
+from fednode.privacy.checks import exact_keys, positive, real, whole, words
 from fednode.privacy.mechanism import DiscreteGaussianSum
 from fednode_crypto.canonical import canonical
 
-VERSION = 1
+VERSION = 2
 _GENESIS = "0" * 64
 _LAST_ROUND = 2**53
-_HEADER_KEYS = frozenset({"budget", "hash", "kind", "previous", "task", "time", "version"})
-_ENTRY_KEYS = frozenset({"epsilon_after", "event", "hash", "kind", "previous", "round", "survivors", "time"})
-# Sorted keys make these the first bytes of every header and of every entry.
-HEADER_START, _ENTRY_START = b'{"budget":', b'{"epsilon_after":'
+_HEADER_KEYS = frozenset({"budget", "hash", "kind", "name", "previous", "time", "version"})
+_CHARGE_KEYS = frozenset({"epsilon_after", "event", "hash", "kind", "previous", "round", "survivors", "task", "time"})
+_LIMIT_KEYS = frozenset({"by", "epsilon", "hash", "kind", "previous", "reason", "time"})
+# Sorted keys make these the first bytes of every header, and of every charge and limit.
+HEADER_START, _LATER_STARTS = b'{"budget":', (b'{"epsilon_after":', b'{"by":')
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerHeader:
-    """The task and budget of a ledger; a ledger never serves another."""
+    """Whose ledger it is, a run's or a population's, and its budget as it began."""
 
-    task: str
+    name: str
     budget: Budget
     time: float
 
     def __post_init__(self) -> None:
-        words("task", self.task)
+        words("name", self.name)
         object.__setattr__(self, "time", real("time", self.time))
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeRecord:
-    """One charge: the event, the round, its survivors, the wall time, and the epsilon spent after it."""
+    """One charge: the event, the round of a task, its survivors, the wall time, and the epsilon spent after it."""
 
     round_number: int
     event: DiscreteGaussianSum
     survivors: tuple[str, ...]
     time: float
     epsilon_after: float
+    task: str
 
     def __post_init__(self) -> None:
+        words("task", self.task)
         whole("round", self.round_number, 0, _LAST_ROUND)
         if not isinstance(self.event, DiscreteGaussianSum):
             raise ValueError(f"unknown mechanism {type(self.event).__name__}: the ledger cannot price it")
@@ -67,6 +70,22 @@ class ChargeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitRecord:
+    """From here on the limit is `epsilon`: who said so, why and when."""
+
+    epsilon: float
+    by: str
+    reason: str
+    time: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+        words("the name of who sets a limit", self.by)
+        words("the reason of a limit", self.reason)
+        object.__setattr__(self, "time", real("time", self.time))
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """A charge and the hash of its line."""
 
@@ -80,36 +99,53 @@ class History:
 
     header: LedgerHeader | None = None
     entries: tuple[LedgerEntry, ...] = ()
+    limits: tuple[LimitRecord, ...] = ()
     head: str = _GENESIS
     size: int = 0
 
     @property
-    def last_round(self) -> int:
-        """The last round charged; -1 before the first."""
-        return self.entries[-1].charge.round_number if self.entries else -1
+    def budget(self) -> Budget:
+        """The budget with the limit that holds now. ValueError before the header."""
+        if self.header is None:
+            raise ValueError("a ledger begins with its header")
+        return replace(self.header.budget, epsilon=self.limits[-1].epsilon) if self.limits else self.header.budget
+
+    @property
+    def name(self) -> str:
+        """The run or the population whose ledger it is; "" before the header."""
+        return "" if self.header is None else self.header.name
+
+    def require_later(self, task: str, number: int) -> None:
+        """ValueError unless this round of `task` is later than the last one charged."""
+        last = next((e.charge.round_number for e in reversed(self.entries) if e.charge.task == task), -1)
+        if number <= last:
+            raise ValueError(f"round {number} cannot be charged: round {last} of {task} is charged already")
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A history, and the end of the file: `torn` bytes of an unfinished line, or a last line without its newline."""
+    """A history, and the end of the file: `torn` bytes of an unfinished write, `zeros` of which a power cut left, or a
+    last line without its newline."""
 
     history: History
     torn: int
+    zeros: int
     newline_missing: bool
 
 
 def append_header(history: History, header: LedgerHeader) -> tuple[History, bytes]:
     """Return the history with its header, and the line to write."""
-    body = {"kind": "header", "version": VERSION, "task": header.task, "budget": header.budget.to_dict()}
+    body = {"kind": "header", "version": VERSION, "name": header.name, "budget": header.budget.to_dict()}
     line, head = _sealed(body | {"time": header.time, "previous": history.head})
-    return History(header, (), head, history.size + len(line)), line
+    return History(header, head=head, size=history.size + len(line)), line
 
 
 def append_charge(history: History, charge: ChargeRecord) -> tuple[History, bytes]:
     """Return the history with one more charge, and the line to write. ValueError unless its round is a later one."""
-    _require_later(charge.round_number, history.last_round)
+    history.require_later(charge.task, charge.round_number)
     body = {
         "kind": "charge",
+        "task": charge.task,
         "round": charge.round_number,
         "event": charge.event.to_dict(),
         "survivors": list(charge.survivors),
@@ -118,36 +154,79 @@ def append_charge(history: History, charge: ChargeRecord) -> tuple[History, byte
         "previous": history.head,
     }
     line, head = _sealed(body)
-    return History(history.header, (*history.entries, LedgerEntry(charge, head)), head, history.size + len(line)), line
+    entries = (*history.entries, LedgerEntry(charge, head))
+    return replace(history, entries=entries, head=head, size=history.size + len(line)), line
 
 
-def replay(content: bytes, name: str) -> Replay:
+def append_limit(history: History, limit: LimitRecord) -> tuple[History, bytes]:
+    """Return the history with another limit, and the line to write."""
+    line, head = _sealed({"kind": "limit"} | asdict(limit) | {"previous": history.head})
+    limits = (*history.limits, limit)
+    return replace(history, limits=limits, head=head, size=history.size + len(line)), line
+
+
+def replay(content: bytes, name: str, onto: History | None = None) -> Replay:
     """Return the history in these bytes, every hash, order and field verified; error sentences begin with `name`.
 
-    Raises StoreError with the line number for any damage except what a crash can leave at the end: a last line cut
-    short (`torn`), or a whole one without its newline.
+    `onto` is the history before them, none at the start of a file. Raises StoreError with the line number for any
+    damage except what a crash can leave at the end: a last line cut short or of zeros, or a whole one without its
+    newline.
     """
     *lines, tail = content.split(b"\n")
-    header, head, size = None, _GENESIS, 0
-    entries: list[LedgerEntry] = []
-    newline_missing = bool(tail) and not _is_torn(tail, is_header=not lines)
-    if newline_missing:
+    growing = _Growing.of(onto or History())
+    rest = tail.rstrip(b"\0")
+    torn = not rest or _is_torn(rest, is_header=growing.header is None and not lines)
+    if not torn:
+        # with zeros behind it, it is refused as a line that holds zeros
         lines.append(tail)
-    for number, line in enumerate(lines, start=1):
+    for line in lines:
         try:
-            body = _verified(line, head)
-            head = str(body["hash"])
-            if number == 1:
-                header = _read_header(body)
-            else:
-                entries.append(_read_entry(body, entries[-1].charge.round_number if entries else -1))
+            growing.add(line)
         except (ValueError, FednodeError, RecursionError) as error:
             raise StoreError(
-                f"ledger {name}, line {number}: {error}; keep the file and find out who changed it"
+                f"ledger {name}, line {growing.lines + 1}: {error}; keep the file and find out who changed it"
             ) from error
-        size += len(line) + 1
-    torn = 0 if newline_missing else len(tail)
-    return Replay(History(header, tuple(entries), head, size), torn, newline_missing)
+    return Replay(growing.history(), len(tail) if torn else 0, len(tail) - len(rest), not torn)
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A history while it is read, line by line."""
+
+    header: LedgerHeader | None
+    entries: list[LedgerEntry]
+    limits: list[LimitRecord]
+    head: str
+    size: int
+    lines: int
+    last: dict[str, int]
+    """By task, the last round charged."""
+
+    @classmethod
+    def of(cls, history: History) -> Self:
+        last = {entry.charge.task: entry.charge.round_number for entry in history.entries}
+        lines = (history.header is not None) + len(history.entries) + len(history.limits)
+        return cls(history.header, list(history.entries), list(history.limits), history.head, history.size, lines, last)
+
+    def add(self, line: bytes) -> None:
+        """Verify one more line. Raises ValueError or ConfigError."""
+        body = _verified(line, self.head)
+        if self.header is None:
+            self.header = _read_header(body)
+        elif body.get("kind") == "limit":
+            self.limits.append(_read_limit(body))
+        else:
+            entry = _read_entry(body)
+            number, last = entry.charge.round_number, self.last.get(entry.charge.task, -1)
+            if number <= last:
+                raise ValueError(f"charges round {number} after round {last} of the same task")
+            self.last[entry.charge.task] = number
+            self.entries.append(entry)
+        self.head = str(body["hash"])
+        self.size, self.lines = self.size + len(line) + 1, self.lines + 1
+
+    def history(self) -> History:
+        return History(self.header, tuple(self.entries), tuple(self.limits), self.head, self.size)
 
 
 def _digest(body: dict[str, object]) -> str:
@@ -164,8 +243,8 @@ def _is_torn(tail: bytes, *, is_header: bool) -> bool:
 
     A whole object without a newline is not torn: either only its newline is missing, or it was changed.
     """
-    start = HEADER_START if is_header else _ENTRY_START
-    if tail[: len(start)] != start[: len(tail)]:
+    starts = (HEADER_START,) if is_header else _LATER_STARTS
+    if not any(tail[: len(start)] == start[: len(tail)] for start in starts):
         return False
     try:
         json.JSONDecoder().raw_decode(tail.decode("latin-1"))
@@ -180,6 +259,10 @@ def _refuse_constant(text: str) -> NoReturn:
 
 def _verified(line: bytes, previous: str) -> dict[str, object]:
     """Return the object of one line after checking its form, its hash and its place."""
+    if b"\0" in line:
+        raise ValueError(f"holds {line.count(0)} zero bytes, as a disk leaves that lost what it had confirmed")
+    if line.endswith(b"\r"):
+        raise ValueError("ends in CR LF: the file was copied as text by another system, so copy it again as it is")
     try:
         body = json.loads(line.decode("ascii"), parse_constant=_refuse_constant)
         intact = isinstance(body, dict) and canonical(body) == line
@@ -196,24 +279,25 @@ def _verified(line: bytes, previous: str) -> dict[str, object]:
 
 
 def _read_header(body: dict[str, object]) -> LedgerHeader:
+    if body.get("kind") == "header" and body.get("version") == 1:
+        raise ValueError("is the header of a version 1 ledger, which only FedNode before this version reads")
     found: dict[str, Any] = exact_keys("the header", body, _HEADER_KEYS)
     if found["kind"] != "header" or type(found["version"]) is not int or found["version"] != VERSION:
         raise ValueError(f"is not the header of a version {VERSION} ledger")
-    return LedgerHeader(found["task"], Budget.from_dict(found["budget"]), found["time"])
+    return LedgerHeader(found["name"], Budget.from_dict(found["budget"]), found["time"])
 
 
-def _read_entry(body: dict[str, object], last_round: int) -> LedgerEntry:
-    found: dict[str, Any] = exact_keys("the entry", body, _ENTRY_KEYS)
+def _read_limit(body: dict[str, object]) -> LimitRecord:
+    found: dict[str, Any] = exact_keys("the limit", body, _LIMIT_KEYS)
+    return LimitRecord(found["epsilon"], found["by"], found["reason"], found["time"])
+
+
+def _read_entry(body: dict[str, object]) -> LedgerEntry:
+    found: dict[str, Any] = exact_keys("the entry", body, _CHARGE_KEYS)
     if found["kind"] != "charge":
         raise ValueError(f"unknown kind of entry {found['kind']!r}")
     if not isinstance(found["survivors"], list):
         raise ValueError("survivors must be a list")
     event, survivors = DiscreteGaussianSum.from_dict(found["event"]), tuple(found["survivors"])
-    charge = ChargeRecord(found["round"], event, survivors, found["time"], found["epsilon_after"])
-    _require_later(charge.round_number, last_round)
+    charge = ChargeRecord(found["round"], event, survivors, found["time"], found["epsilon_after"], found["task"])
     return LedgerEntry(charge, str(found["hash"]))
-
-
-def _require_later(round_number: int, last: int) -> None:
-    if round_number <= last:
-        raise ValueError(f"round {round_number} cannot be charged: round {last} of this task is charged already")

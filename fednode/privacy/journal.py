@@ -1,126 +1,133 @@
-"""An append-only file that one process holds at a time: a line is on the disk if and only if `append` returned."""
+"""An append-only file that several processes may write in turn, and the note of its head beside it.
 
+A line is on the disk if and only if `append` returned. The note says how long the file was and which line was its last
+when a charge was last confirmed: a file that is shorter, or ends otherwise there, lost what it had confirmed.
+"""
+
+import json
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from fednode.disk.atomic import sync_folder
-from fednode.disk.locks import is_at, lock
+from fednode.disk.atomic import write_whole
+from fednode.disk.locks import locked, open_folder
 from fednode.errors import StoreError
+from fednode.privacy.checks import exact_keys, whole, words
+from fednode_crypto.canonical import canonical
+
+HEAD_SUFFIX = ".head"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedHead:
+    """How many bytes of a ledger were confirmed, and the hash of the last line in them."""
+
+    size: int
+    head: str
+
+
+def head_file(path: Path) -> Path:
+    """The file beside a ledger that holds its head: ledger.head beside ledger.jsonl."""
+    return path.with_suffix(HEAD_SUFFIX)
 
 
 class Journal:
-    """The file behind a ledger: mode 0600, an exclusive lock while open, O_APPEND, every change fsynced.
+    """The file behind a ledger: mode 0600, every change fsynced and made under a lock of its folder.
 
-    The caller passes the size that it expects the file to have; another size is refused. For one thread; POSIX only
-    (flock).
+    The folder's lock, unlike one of the file, also covers making the file, and is held for one charge only. The caller
+    passes the size that it expects the file to have; another size is refused. For one thread; POSIX only (flock).
     """
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
-        self._descriptor: int | None = descriptor
-        self._broken = False
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._broken = ""
 
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open or create the file and lock it. Raises StoreError if that fails or another process holds the lock."""
-        with _store_errors(f"ledger {path} cannot be opened", "; choose another run folder"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            with _store_errors(f"ledger {path} cannot be locked", "; put it on a local disk"):
-                free = lock(descriptor)
-            if not free:
-                raise StoreError(
-                    f"ledger {path} is in use by another process; wait for that run to end or choose another run folder"
-                )
-        except StoreError:
-            os.close(descriptor)
-            raise
-        return cls(path, descriptor)
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait for the folder's lock and hold it for the block. Raises StoreError where there is none."""
+        with _store_errors(f"the folder of ledger {self.path} cannot be locked", "; put it on a local disk"):
+            descriptor = open_folder(self.path.parent)
+        with locked(descriptor):
+            yield
 
-    def read(self) -> bytes:
-        """Return the whole content of the file."""
-        descriptor, parts = self._open_descriptor(), []
-        left, at = os.fstat(descriptor).st_size, 0
-        with _store_errors(f"ledger {self._path} cannot be read"):
-            while left > 0 and (part := os.pread(descriptor, left, at)):
-                parts.append(part)
-                left, at = left - len(part), at + len(part)
-        return b"".join(parts)
+    def read(self, at: int = 0) -> bytes | None:
+        """Return the content from offset `at` on; None if there is no file. Raises StoreError if it is shorter."""
+        if self._broken:
+            raise StoreError(f"ledger {self.path} {self._broken}")
+        with _store_errors(f"ledger {self.path} cannot be read"), suppress(FileNotFoundError):
+            return self._tail(at)
+        return None
+
+    def create(self, line: bytes) -> None:
+        """Make the file with its first line, whole or not at all."""
+        write_whole(self.path, line)
 
     def append(self, line: bytes, at: int) -> None:
         """Write `line` at offset `at`, the end of the file, and fsync.
 
-        Raises StoreError on a disk error, with the file as it was before, and if somebody else changed, moved or
-        replaced the file. After a failed fsync or repair the content of the disk is unknown, so nothing more is written
-        until the file is opened again.
+        Raises StoreError on a disk error, with the file as it was before. After a failed fsync or repair the content
+        of the disk is unknown, so nothing more is written until the file is opened again.
         """
-        descriptor = self._open_descriptor()
-        self._require_undisturbed(descriptor, at)
         written = False
-        try:
-            _write_all(descriptor, line)
-            written = True
-            os.fsync(descriptor)
-        except BaseException as error:
-            self._undo(descriptor, at)
-            self._broken = self._broken or written
-            if isinstance(error, OSError):
-                raise StoreError(
-                    f"ledger {self._path} could not be written: {error.strerror}; nothing was charged, "
-                    "make room and try again"
-                ) from error
-            raise
+        with _store_errors(
+            f"ledger {self.path} could not be written", "; nothing was charged, make room and try again"
+        ):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_size != at:
+                    raise StoreError(f"ledger {self.path} was changed without its lock; start again to have it checked")
+                try:
+                    _write_all(descriptor, line)
+                    written = True
+                    os.fsync(descriptor)
+                except BaseException:
+                    if not self._undone(descriptor, at) or written:
+                        self._broken = "failed before and takes no more charges; start again to have it checked"
+                    raise
+            finally:
+                os.close(descriptor)
 
     def cut(self, size: int) -> None:
         """Cut the file to `size` bytes, and fsync. Raises StoreError on a disk error."""
-        descriptor = self._open_descriptor()
-        with _store_errors(f"ledger {self._path} cannot be repaired"):
-            os.ftruncate(descriptor, size)
-            os.fsync(descriptor)
+        with _store_errors(f"ledger {self.path} cannot be repaired"), self.path.open("r+b") as file:
+            os.ftruncate(file.fileno(), size)
+            os.fsync(file.fileno())
 
-    def sync_folder(self) -> None:
-        """Make the file's name as durable as its content. Raises StoreError on a disk error."""
-        with _store_errors(f"the folder of ledger {self._path} cannot be synced"):
-            sync_folder(self._path.parent)
+    def confirmed(self) -> ConfirmedHead | None:
+        """What the head file says; None if there is none. Raises StoreError for one that was damaged."""
+        place = head_file(self.path)
+        try:
+            found = exact_keys("the head", json.loads(place.read_bytes()), frozenset({"head", "size"}))
+            return ConfirmedHead(whole("size", found["size"], 1, 1 << 53), words("head", found["head"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{place} is damaged or cannot be read: {error}") from error
+
+    def confirm(self, now: ConfirmedHead) -> None:
+        """Note the head: what is before it is never given up again. Raises StoreError."""
+        write_whole(head_file(self.path), canonical({"head": now.head, "size": now.size}) + b"\n")
 
     def close(self) -> None:
-        """Release the lock; closing twice is allowed."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
+        """Take no more charges."""
+        self._broken = self._broken or "is closed; open it again"
 
-    def _open_descriptor(self) -> int:
-        if self._descriptor is None:
-            raise ValueError("the ledger is closed")
-        return self._descriptor
+    def _tail(self, at: int) -> bytes:
+        with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < at:
+                raise StoreError(f"ledger {self.path} was cut while in use; start again to have it checked")
+            file.seek(at)
+            return file.read()
 
-    def _require_undisturbed(self, descriptor: int, size: int) -> None:
-        if self._broken:
-            raise StoreError(
-                f"ledger {self._path} failed before and accepts no more charges; start again to have it checked"
-            )
-        mine = os.fstat(descriptor)
-        try:
-            in_place = is_at(descriptor, self._path)
-        except OSError:
-            in_place = False
-        if not in_place:
-            raise StoreError(
-                f"ledger {self._path} was moved, replaced or deleted while in use; put it back and start again"
-            )
-        if stat.S_ISREG(mine.st_mode) and mine.st_size != size:
-            raise StoreError(f"ledger {self._path} was changed while in use; start again to have it checked")
-
-    def _undo(self, descriptor: int, size: int) -> None:
+    def _undone(self, descriptor: int, size: int) -> bool:
         try:
             os.ftruncate(descriptor, size)
             os.fsync(descriptor)
         except OSError:
-            self._broken = True
+            return False
+        return True
 
 
 @contextmanager

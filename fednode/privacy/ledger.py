@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
 from fednode.clock import Clock
-from fednode.errors import BudgetExhausted, ConfigError
+from fednode.errors import BudgetExhausted, ConfigError, DataError, StoreError
 from fednode.privacy.accountant import epsilon, renyi_epsilon
 from fednode.privacy.budget import Budget
 from fednode.privacy.chain import (
@@ -16,12 +16,14 @@ from fednode.privacy.chain import (
     History,
     LedgerEntry,
     LedgerHeader,
+    LimitRecord,
     Replay,
     append_charge,
     append_header,
+    append_limit,
     replay,
 )
-from fednode.privacy.journal import Journal
+from fednode.privacy.journal import ConfirmedHead, Journal, head_file
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
 _MINT = object()
@@ -50,60 +52,83 @@ class Receipt:
 
 
 class Ledger:
-    """What one task has spent, in an append-only file: one JSON line for each charge, with the hash of the line before.
+    """What one run, or all runs over one population, have spent: an append-only file, one JSON line for each charge
+    and each change of the limit, with the hash of the line before.
 
-    Guarantees: `charge` returns only when the charge is on the disk; a refused or failed charge changes neither file
-    nor memory; opening verifies every line. Limits: whoever can write the file can cut whole lines off its end (compare
-    `head` with the one in a report) or write another chain, so it is no defence against the node's own operator.
+    Guarantees: `charge` returns only when the charge is on the disk, in the population's file first; a refused or
+    failed charge changes neither file nor memory; opening verifies every line, and that what was confirmed is there.
+    Any number of processes may charge one file: each charge holds a lock and first reads what others have written.
+    Limits: whoever can write the file and its head file can write another chain, so it is no defence against the node's
+    own operator; holders note the head in each round.
 
-    For one thread; a lock keeps out other processes. Rounds are in the order of their charges.
+    For one thread. The rounds of a task are in the order of their charges.
     """
 
-    def __init__(self, path: Path, journal: Journal, clock: Clock, history: History, repair: str | None) -> None:
-        if history.header is None:
-            raise ValueError("a ledger needs its header: use Ledger.open")
-        self._path, self._journal, self._clock = path, journal, clock
-        self._header, self._history, self._repair = history.header, history, repair
+    def __init__(self, journal: Journal, clock: Clock, task: str, population: "Ledger | None" = None) -> None:
+        self._journal, self._clock, self._task, self._population = journal, clock, task, population
+        self._history, self._repair = History(), ""
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], budget: Budget, clock: Clock, task: str) -> Self:
-        """Create the ledger of `task` at `path`, or replay and verify the existing one.
+    def open(
+        cls, path: str | os.PathLike[str], budget: Budget, clock: Clock, task: str, population: "Ledger | None" = None
+    ) -> Self:
+        """Create the ledger of the run `task` at `path`, or replay and verify the existing one.
 
-        A new file has mode 0600; it and its name are on the disk when this returns. Raises StoreError if another
-        process holds it, on a disk error, and for any line that was changed, dropped, repeated or moved (with its
-        number); ConfigError if the file belongs to another task or budget.
+        A new file has mode 0600; it and its name are on the disk when this returns. Every charge is one of `population`
+        too, and must fit the limits of both. Raises StoreError on a disk error, for any line that was changed, dropped,
+        repeated or moved (with its number), and for a file that lost what was confirmed; ConfigError if the file
+        belongs to another task or budget.
 
-        A crash can leave a last line cut short. `charge` had not returned then, so nothing was opened: the line is cut
-        off, and `repair` says so. A whole last line without its newline counts as a charge, which can only waste
-        budget.
+        A crash can leave a last line cut short, or zeros in its place. `charge` had not returned then, so nothing was
+        opened: they are cut off, and `repair` says so. A whole last line without its newline counts as a charge, which
+        can only waste budget.
         """
-        place = Path(path)
-        journal = Journal.open(place)
-        try:
-            found = replay(journal.read(), str(place))
-            repair = _mend(journal, found)
-            history = found.history
-            if history.header is None:
-                history, line = append_header(history, LedgerHeader(task, budget, clock.time()))
-                journal.append(line, at=0)
-            # also for an existing file: the process that made it may have died before this step
-            journal.sync_folder()
-            ledger = cls(place, journal, clock, history, repair)
-            ledger._require_same_purpose(budget, task)
-        except BaseException:
-            journal.close()
-            raise
+        ledger = cls(Journal(Path(path)), clock, task, population)
+        ledger._begin(LedgerHeader(task, budget, clock.time()))
+        ledger._require_same_purpose(task, budget)
+        return ledger
+
+    @classmethod
+    def of_population(cls, path: Path, budget: Budget, clock: Clock, task: str) -> Self:
+        """As `open`, for the ledger of a population that the run `task` charges; `budget` is for a new file.
+
+        An existing one keeps its limit and its delta. Raises ConfigError if it counts other units or neighbours.
+        """
+        ledger = cls(Journal(path), clock, task)
+        ledger._begin(LedgerHeader(population_name(path), budget, clock.time()))
+        ledger._require_same_purpose(
+            ledger.name, replace(budget, epsilon=ledger.budget.epsilon, delta=ledger.budget.delta)
+        )
+        return ledger
+
+    @classmethod
+    def at(cls, path: Path, clock: Clock) -> Self:
+        """The existing ledger of a run or of a population, for who sets its limit. Raises DataError without one."""
+        if not path.is_file():
+            raise DataError(f"there is no ledger at {path}; name the ledger of a run or of a population")
+        ledger = cls(Journal(path), clock, "")
+        ledger._begin(None)
         return ledger
 
     @property
+    def name(self) -> str:
+        """The task, or the population."""
+        return self._history.name
+
+    @property
     def task(self) -> str:
-        """The task of this ledger."""
-        return self._header.task
+        """The task that this object charges for."""
+        return self._task
 
     @property
     def budget(self) -> Budget:
-        """The limit of the task."""
-        return self._header.budget
+        """The budget, with the limit that holds now."""
+        return self._history.budget
+
+    @property
+    def history(self) -> History:
+        """All lines, as of the last time that this process read the file."""
+        return self._history
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -116,14 +141,24 @@ class Ledger:
         return tuple(entry.charge.event for entry in self.entries)
 
     @property
+    def population(self) -> "Ledger | None":
+        """The ledger of the population, if this one charges one."""
+        return self._population
+
+    @property
     def head(self) -> str:
         """Hash of the last line: it covers all lines before it."""
         return self._history.head
 
     @property
+    def witnessed(self) -> bytes:
+        """The head that holders are shown: the population's, if there is one."""
+        return bytes.fromhex((self._population or self).head)
+
+    @property
     def repair(self) -> str | None:
         """One sentence if opening repaired what a crash had left at the end, else None."""
-        return self._repair
+        return self._repair or None
 
     @property
     def spent(self) -> float:
@@ -136,32 +171,40 @@ class Ledger:
         return renyi_epsilon(self.events, self.budget.delta)
 
     def check(self, events: Sequence[DiscreteGaussianSum]) -> None:
-        """Raise BudgetExhausted, with the numbers, unless all of `events` fit the budget. Nothing is spent."""
-        after = self._after(events)
-        if not after <= self.budget.epsilon:
-            raise BudgetExhausted(
-                f"the privacy budget of task {self.task} does not hold this: epsilon {self.spent:.4f} is spent in "
-                f"{len(self.entries)} rounds, {after:.4f} would be, {self.budget.epsilon:g} is the limit at delta "
-                f"{self.budget.delta:g}; plan fewer rounds or more noise, or give a new task a larger budget"
-            )
+        """Raise BudgetExhausted, with the numbers, unless all of `events` fit the budgets. Nothing is spent."""
+        with self._journal.alone():
+            self._catch_up()
+        self._require_fit(events)
+        if self._population is not None:
+            self._population.check(events)
 
     def charge(self, event: DiscreteGaussianSum, round_number: int, survivors: tuple[str, ...]) -> Receipt:
         """Charge `event` for this round. The charge is on the disk when this returns, so the round may be opened.
 
         Raises BudgetExhausted if it does not fit; StoreError on a disk error; ValueError for a round that is not later
         than the last one charged, for repeated or missing names, and for an event that counts more clients than
-        survived. In each case nothing is spent or written.
+        survived. In each case nothing is spent or written here; after a disk error the population may hold the charge.
         """
-        self.check((event,))
-        after = self._after((event,))
-        charge = ChargeRecord(round_number, event, survivors, self._clock.time(), after)
-        history, line = append_charge(self._history, charge)
-        self._journal.append(line, at=self._history.size)
-        self._history = history
-        return Receipt(self.task, round_number, history.head, after, self.budget.delta, mint=_MINT)
+        if self._population is not None:
+            # first all that may refuse here: the population would be charged for nothing
+            self.check((event,))
+            self._next(event, round_number, survivors)
+            self._population.charge(event, round_number, survivors)
+        with self._journal.alone():
+            self._catch_up()
+            self._require_fit((event,))
+            self._write(*self._next(event, round_number, survivors))
+        after = self.entries[-1].charge.epsilon_after
+        return Receipt(self._task, round_number, self.head, after, self.budget.delta, mint=_MINT)
+
+    def limit(self, limit: float, by: str, reason: str) -> None:
+        """Raise or lower the limit from now on; the file keeps who did it and why. StoreError, ValueError."""
+        with self._journal.alone():
+            self._catch_up()
+            self._write(*append_limit(self._history, LimitRecord(limit, by, reason, self._clock.time())))
 
     def close(self) -> None:
-        """Release the file; closing twice is allowed. What was spent can still be read."""
+        """Take no more charges. What was spent can still be read."""
         self._journal.close()
 
     def __enter__(self) -> Self:
@@ -173,30 +216,139 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ledger(task={self.task!r}, rounds={len(self.entries)}, head={self.head[:12]})"
+        return f"Ledger({self.name!r}, task={self.task!r}, rounds={len(self.entries)}, head={self.head[:12]})"
+
+    # --- the file
+
+    def _begin(self, header: LedgerHeader | None) -> None:
+        """Read the whole file, or make it; verify it against its head file and mend what a crash left."""
+        with self._journal.alone():
+            content, confirmed = self._journal.read(), self._journal.confirmed()
+            if header is not None and content is None and confirmed is None:
+                self._history, line = append_header(History(), header)
+                self._journal.create(line)
+                self._confirm()
+                return
+            self._history = confirmed_part(self._journal.path, content, confirmed)
+            self._catch_up()
+            if confirmed is None and self.entries:
+                raise StoreError(
+                    f"{head_file(self._journal.path)} is missing, so nobody can tell whether ledger "
+                    f"{self._journal.path} is whole; compare it with the reports of its runs, and merge it into a new "
+                    "one: fednode ledger merge"
+                )
+
+    def _catch_up(self) -> None:
+        """Read what other processes have written since, mend the end, and confirm it. The lock is held."""
+        known, path = self._history, self._journal.path
+        more = self._journal.read(known.size)
+        if more is None:
+            raise StoreError(f"ledger {path} was moved or deleted while in use; put it back and start again")
+        found = replay(more, str(path), known)
+        self._repair = _mend(self._journal, found) or self._repair
+        self._history = found.history
+        if found.history.size > known.size:
+            self._confirm()
+
+    def _write(self, history: History, line: bytes) -> None:
+        self._journal.append(line, at=self._history.size)
+        self._history = history
+        self._confirm()
+
+    def _confirm(self) -> None:
+        self._journal.confirm(ConfirmedHead(self._history.size, self.head))
+
+    # --- the limit
+
+    def _next(self, event: DiscreteGaussianSum, round_number: int, survivors: tuple[str, ...]) -> tuple[History, bytes]:
+        after = self._after((event,))
+        charge = ChargeRecord(round_number, event, survivors, self._clock.time(), after, self._task)
+        return append_charge(self._history, charge)
+
+    def _require_fit(self, events: Sequence[DiscreteGaussianSum]) -> None:
+        after = self._after(events)
+        if not after <= self.budget.epsilon:
+            ours = self.name == self.task
+            raise BudgetExhausted(
+                f"the privacy budget of {'task' if ours else 'population'} {self.name} does not hold this: epsilon "
+                f"{self.spent:.4f} is spent in {len(self.entries)} rounds, {after:.4f} would be, "
+                f"{self.budget.epsilon:g} is the limit at delta {self.budget.delta:g}; plan fewer rounds or more "
+                f"noise, or raise the limit for all to see: fednode ledger limit {self._journal.path}"
+            )
 
     def _after(self, events: Sequence[DiscreteGaussianSum]) -> float:
         return epsilon((*self.events, *events), self.budget.delta)
 
-    def _require_same_purpose(self, budget: Budget, task: str) -> None:
-        if (self.task, self.budget) == (task, budget):
+    def _require_same_purpose(self, name: str, budget: Budget) -> None:
+        if (self.name, self.budget) == (name, budget):
             return
         raise ConfigError(
-            f"ledger {self._path} belongs to task {self.task} with epsilon {self.budget.epsilon:g}, delta "
-            f"{self.budget.delta:g} per {self.budget.unit} ({self.budget.adjacency}), not to task {task} with epsilon "
-            f"{budget.epsilon:g}, delta {budget.delta:g} per {budget.unit} ({budget.adjacency}); choose another run "
-            "folder"
+            f"ledger {self._journal.path} belongs to {self.name} with epsilon {self.budget.epsilon:g}, delta "
+            f"{self.budget.delta:g} per {self.budget.unit} ({self.budget.adjacency}), not to {name} with epsilon "
+            f"{budget.epsilon:g}, delta {budget.delta:g} per {budget.unit} ({budget.adjacency}); a limit is "
+            "changed by fednode ledger limit; another task, unit or delta needs another file"
         )
 
 
-def _mend(journal: Journal, found: Replay) -> str | None:
-    """Repair the end of the file; return a sentence that says what was done, or None."""
+def read_replay(path: Path) -> Replay:
+    """Verify the ledger at `path` and that it holds what was confirmed; write nothing. Raises DataError, StoreError."""
+    journal = Journal(path)
+    content, confirmed = journal.read(), journal.confirmed()
+    if content is None and confirmed is None:
+        raise DataError(f"there is no ledger at {path}; name the ledger of a run or of a population")
+    before = confirmed_part(path, content, confirmed)
+    return replay((content or b"")[before.size :], str(path), before)
+
+
+def read_history(path: Path, *, absent: bool = False) -> History:
+    """As `read_replay`, without what a crash left at the end; with `absent`, a missing file holds nothing."""
+    if absent and not path.exists() and not head_file(path).exists():
+        return History()
+    return read_replay(path).history
+
+
+def population_name(path: Path) -> str:
+    """The name of a population whose ledger lies at `path`: support for support.ledger.jsonl."""
+    return path.name.removesuffix(".jsonl").removesuffix(".ledger")
+
+
+def confirmed_part(path: Path, content: bytes | None, confirmed: ConfirmedHead | None) -> History:
+    """Return the history up to the head that was confirmed, none without a head file. Pure.
+
+    Raises StoreError, which names the damage, if the file at `path` no longer holds what was confirmed.
+    """
+    size = 0 if confirmed is None else confirmed.size
+    fault = _damage(content, size)
+    if not fault and content is not None:
+        if confirmed is None:
+            return History()
+        found = replay(content[:size], str(path))
+        if found.history.head == confirmed.head:
+            return found.history
+        fault = f"ends in {found.zeros} zeros, as after a power cut" if found.zeros else "was replaced or rewritten"
+    raise StoreError(
+        f"ledger {path} {fault}; {head_file(path)} shows {size} bytes that were there. Find the whole file, or merge "
+        "what is left with the ledgers of the runs into a new one: fednode ledger merge"
+    )
+
+
+def _damage(content: bytes | None, size: int) -> str:
+    """What is wrong with a file of which `size` bytes were confirmed, if it shows without reading the lines."""
+    if not content:
+        return "was deleted" if content is None else "was emptied"
+    if not content.strip(b"\0"):
+        return "holds nothing but zeros, as a disk leaves that lost what it had confirmed"
+    # a ledger is made with its first line, whole or not at all
+    return f"was cut: {len(content)} bytes are left" if len(content) < size or b"\n" not in content else ""
+
+
+def _mend(journal: Journal, found: Replay) -> str:
+    """Repair the end of the file; return a sentence that says what was done, if anything."""
     if found.newline_missing:
         journal.append(b"\n", at=found.history.size - 1)
         return "the ledger's last line lacked its newline: it was completed and counts as charged"
     if found.torn:
         journal.cut(found.history.size)
-        return (
-            f"the ledger ended in a line cut short ({found.torn} bytes): it was cut off, nothing had been opened by it"
-        )
-    return None
+        what = "zeros, as after a power cut" if found.torn == found.zeros else "a line cut short"
+        return f"the ledger ended in {what} ({found.torn} bytes): they were cut off, nothing had been opened by them"
+    return ""

@@ -5,47 +5,57 @@ from pathlib import Path
 
 from fednode.errors import DataError, StoreError
 from fednode.privacy import epsilon, renyi_epsilon
-from fednode.privacy.chain import HEADER_START, ChargeRecord, History, replay
+from fednode.privacy.chain import HEADER_START, ChargeRecord, History
+from fednode.privacy.ledger import read_replay
 from fednode.reports import JSON_NAME
-from fednode.reports.figures import LOOSER, bound, plural
+from fednode.reports.figures import LOOSER, bound, moment, plural
 
 _CHAIN = "no line was changed, dropped or moved since the chain was written"
 _LIMIT = "only a head that was noted elsewhere reveals a ledger that was cut at its end or rewritten"
 
 
-def ledger_lines(path: Path) -> list[str]:
-    """The ledger at `path` as lines of text, its head compared with the report beside it, if any.
+def verify_lines(path: Path) -> list[str]:
+    """What was verified in the ledger at `path`, its head compared with the report beside it, if any.
 
-    Raises `DataError` if it cannot be read or is not a ledger, `StoreError` if a line was changed (with its number) or
-    if the ledger does not end where the report says.
+    Raises `DataError` if it cannot be read or is not a ledger, `StoreError` if a line was changed (with its number), if
+    it lost what was confirmed, or if it does not end where the report says.
     """
-    history = _history(path)
-    if history.header is None:
-        raise DataError(f"{path} is empty: no run has written to it")
+    history = read_ledger(path)
     compared = _compared(path, history)
-    budget, events = history.header.budget, [entry.charge.event for entry in history.entries]
-    spent = epsilon(events, budget.delta) if events else 0.0
-    renyi = renyi_epsilon(events, budget.delta) if events else 0.0
-    limit = f"{budget.epsilon:g} at delta {budget.delta:g}"
+    budget, events = history.budget, [entry.charge.event for entry in history.entries]
+    limit = f"{budget.epsilon:g} at delta {budget.delta:g} per {budget.unit}"
+    charges = f"{plural(len(events), 'charge')} of {plural(len({e.charge.task for e in history.entries}), 'run')}"
     return [
-        f"task       {history.header.task}",
-        *(_charge_line(entry.charge) for entry in history.entries),
-        f"spent      epsilon {bound(spent)} of {limit}, priced again from {plural(len(events), 'charge')}",
-        f"checked    epsilon {bound(renyi)} by Renyi divergence: {LOOSER}",
+        f"ledger     {history.name}",
+        f"spent      epsilon {bound(epsilon(events, budget.delta))} of {limit}, priced again from {charges}",
+        f"checked    epsilon {bound(renyi_epsilon(events, budget.delta))} by Renyi divergence: {LOOSER}",
         f"head       {history.head}",
         f"{_CHAIN}; {compared}",
     ]
 
 
-def _history(path: Path) -> History:
+def show_lines(path: Path) -> list[str]:
+    """Every charge and every change of the limit, in order. Raises as `verify_lines`, but compares no head."""
+    history = read_ledger(path)
+    budget, lines = history.budget, [f"ledger     {history.name}"]
+    dated = [(entry.charge.time, _charge_line(entry.charge)) for entry in history.entries]
+    dated += [(one.time, f"limit      epsilon {one.epsilon:g} by {one.by}: {one.reason}") for one in history.limits]
+    lines += [f"{moment(when)}  {text}" for when, text in sorted(dated, key=lambda row: row[0])]
+    spent = epsilon([entry.charge.event for entry in history.entries], budget.delta)
+    return [*lines, f"spent      epsilon {bound(spent)} of {budget.epsilon:g} at delta {budget.delta:g}"]
+
+
+def read_ledger(path: Path) -> History:
+    """The ledger at `path`, verified. Raises `DataError` or `StoreError`."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            start = file.read(len(HEADER_START))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; name the ledger.jsonl of a run") from error
-    if not HEADER_START.startswith(content[: len(HEADER_START)]):
+    if start.strip(b"\0") and not HEADER_START.startswith(start):
         raise DataError(f"{path} is no ledger, or its start was changed; name the ledger.jsonl of a run")
-    found = replay(content, str(path))
-    if found.torn and found.history.header is not None:
+    found = read_replay(path)
+    if found.torn:
         raise StoreError(
             f"{path}: its last line is incomplete: the node was stopped while it wrote, or the file was cut; a node "
             "that opens the ledger removes the line, since an honest one opened no sum under it"
@@ -74,4 +84,4 @@ def _compared(path: Path, history: History) -> str:
 
 def _charge_line(charge: ChargeRecord) -> str:
     survivors = plural(len(charge.survivors), "survivor")
-    return f"round {charge.round_number:<5}{survivors}, epsilon {bound(charge.epsilon_after)} after"
+    return f"{charge.task} round {charge.round_number}: {survivors}, epsilon {bound(charge.epsilon_after)} after"

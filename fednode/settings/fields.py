@@ -142,6 +142,9 @@ class SettingFields(BaseModel):
     )
     clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on what one unit adds, as on a record's gradient.", gt=0, le=1e6)
     grid_bits: Whole = _setting(_PRIVACY, 16, "Values are rounded to multiples of 2^-BITS.", ge=8, le=24)
+    population: Name | None = _setting(
+        _PRIVACY, None, "Name or file of the ledger that all runs over these records charge [default: the data set]."
+    )
     assumed_colluders: Whole = _setting(_PRIVACY, 1, "Survivors whose noise is not counted on.", ge=0)
 
     scheme: Literal["ring", "bfv"] = _setting(

@@ -27,7 +27,7 @@ def run(tmp_path):
 
 
 def closing(run, capsys):
-    assert main(["ledger", str(run / "ledger.jsonl")]) == 0
+    assert main(["ledger", "verify", str(run / "ledger.jsonl")]) == 0
     return capsys.readouterr().out.splitlines()[-1]
 
 
@@ -46,10 +46,22 @@ def continued(run):
         charged(ledger, (3,))
 
 
-@pytest.mark.parametrize("change", [cut, continued])
+def cut_with_its_head(run):
+    """What neither file shows any more."""
+    cut(run)
+    (run / "ledger.head").unlink()
+
+
+def test_a_ledger_that_lost_a_line_is_an_error(run, capsys):
+    cut(run)
+    assert main(["ledger", "verify", str(run)]) == 8
+    assert "was cut" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [cut_with_its_head, continued])
 def test_a_ledger_that_does_not_end_where_the_report_says_is_an_error(run, capsys, change):
     change(run)
-    assert main(["ledger", str(run / "ledger.jsonl")]) == 8
+    assert main(["ledger", "verify", str(run / "ledger.jsonl")]) == 8
     shown = capsys.readouterr()
     assert "the ledger was cut or continued since the report was written" in shown.err and shown.out == ""
 
@@ -57,30 +69,30 @@ def test_a_ledger_that_does_not_end_where_the_report_says_is_an_error(run, capsy
 @pytest.mark.parametrize("name", ["report.json", "model.safetensors"])
 def test_a_file_that_is_no_ledger_is_called_that(run, capsys, name):
     (run / "model.safetensors").write_bytes(b"\x90\x00{}")
-    assert main(["ledger", str(run / name)]) == 3
+    assert main(["ledger", "verify", str(run / name)]) == 3
     assert f"{run / name} is no ledger" in capsys.readouterr().err
 
 
 def test_a_line_that_was_changed_is_an_error_with_its_number(run, capsys):
     file = run / "ledger.jsonl"
     file.write_bytes(file.read_bytes().replace(b'"epsilon":8.0', b'"epsilon":9.0', 1))
-    assert main(["ledger", str(file)]) == 8
+    assert main(["ledger", "verify", str(file)]) == 8
     assert "line 1" in capsys.readouterr().err
 
 
 def test_a_last_line_without_an_end_is_no_fact_about_a_crash(run, capsys):
     file = run / "ledger.jsonl"
-    file.write_bytes(file.read_bytes()[:-5])
-    assert main(["ledger", str(file)]) == 8
+    file.write_bytes(file.read_bytes() + b'{"epsilon_after":1.')
+    assert main(["ledger", "verify", str(file)]) == 8
     assert "last line is incomplete" in capsys.readouterr().err
 
 
 def test_what_was_spent_reads_as_in_the_report(run, capsys):
     closing(run, capsys)
-    assert main(["ledger", str(run / "ledger.jsonl")]) == 0
+    assert main(["ledger", "verify", str(run / "ledger.jsonl")]) == 0
     shown = capsys.readouterr().out
     with Ledger.open(run / "ledger.jsonl", Budget(8.0, 1e-5), FakeClock(), "a-task") as ledger:
-        assert f"spent      epsilon {bound(ledger.spent)} of 8" in shown and "2 survivors, epsilon" in shown
+        assert f"spent      epsilon {bound(ledger.spent)} of 8" in shown and "2 charges of 1 run" in shown
 
 
 @pytest.mark.parametrize(
@@ -96,6 +108,32 @@ def test_without_a_head_to_compare_nothing_is_promised(run, capsys, content, wor
     (run / "report.json").unlink()
     if content is not None:
         (run / "report.json").write_text(content)
-    cut(run)
     said = closing(run, capsys)
     assert words in said and "noted elsewhere" in said
+
+
+def test_show_lists_charges_and_limits_in_order(run, capsys):
+    file = str(run / "ledger.jsonl")
+    assert main(["ledger", "limit", file, "--epsilon", "9", "--by", "Ada", "--reason", "one more round"]) == 0
+    assert "the limit is epsilon 9, after 8" in capsys.readouterr().out
+    assert main(["ledger", "show", file]) == 0
+    shown = capsys.readouterr().out
+    assert "a-task round 2: 2 survivors, epsilon" in shown and "limit      epsilon 9 by Ada: one more round" in shown
+
+
+@pytest.mark.parametrize("wrong", [("--epsilon", "0"), ("--by", " "), ("--reason", "")])
+def test_a_limit_needs_a_number_a_name_and_a_reason(run, capsys, wrong):
+    given = {"--epsilon": "9", "--by": "Ada", "--reason": "why"} | dict([wrong])
+    before = (run / "ledger.jsonl").read_bytes()
+    assert main(["ledger", "limit", str(run), *(word for pair in given.items() for word in pair)]) == 2
+    assert (run / "ledger.jsonl").read_bytes() == before and "not changed" in capsys.readouterr().err
+
+
+def test_a_population_is_found_by_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "runs" / "populations" / "people.ledger.jsonl"
+    place.parent.mkdir(parents=True)
+    charged(Ledger.of_population(place, Budget(50.0, 1e-5), FakeClock(), "a-task"), (1, 2, 3))
+    assert main(["ledger", "verify", "people"]) == 0
+    assert "3 charges of 1 run" in capsys.readouterr().out
+    assert main(["ledger", "verify", "nobody"]) == 3

@@ -157,7 +157,7 @@ class AtEachRound(Observer):
         self._root, self._ask = root, ask
 
     def round_done(self, progress):
-        (folder,) = (self._root / "runs").iterdir()
+        (folder,) = (self._root / "runs").glob("2*")
         with LiveNode(folder) as node:
             self._ask(progress.round, node)
 

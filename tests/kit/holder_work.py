@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
     driver.run_round(1)
     driver.run_round(2)
     sys.stdout.write(f"{sorted({kind for (name, kind) in cohort.said if name == 'holder-1'})}\n")
-    assert fednode(["ledger", str(folder / "ledger.jsonl")]) == 0
+    assert fednode(["ledger", "verify", str(folder / "ledger.jsonl")]) == 0
 
 
 if __name__ == "__main__":

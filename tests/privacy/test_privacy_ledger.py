@@ -144,18 +144,22 @@ def test_a_closed_ledger_takes_nothing_more(tmp_path):
     with opened(path) as ledger:
         ledger.charge(EVENT, 1, NAMES)
     content = path.read_bytes()
-    with pytest.raises(ValueError):
+    with pytest.raises(StoreError, match="closed"):
         ledger.charge(EVENT, 2, NAMES)
     ledger.close()
     assert ledger.spent > 0.0
     assert path.read_bytes() == content
 
 
-def test_the_same_file_cannot_be_opened_twice(tmp_path):
+def test_two_that_charge_one_file_see_each_other(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    with opened(path), pytest.raises(StoreError):
-        opened(path)
-    opened(path).close()
+    with opened(path) as one, opened(path) as other:
+        one.charge(EVENT, 1, NAMES)
+        with pytest.raises(ValueError, match="round 1"):
+            other.charge(EVENT, 1, NAMES)
+        other.charge(EVENT, 2, NAMES)
+        one.check(())
+        assert one.head == other.head and len(one.entries) == 2
 
 
 def test_a_file_that_changes_while_in_use_is_noticed(tmp_path):
@@ -167,6 +171,11 @@ def test_a_file_that_changes_while_in_use_is_noticed(tmp_path):
             ledger.charge(EVENT, 1, NAMES)
         os.truncate(path, path.stat().st_size - 3)
         ledger.charge(EVENT, 1, NAMES)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        with pytest.raises(StoreError, match="was cut while in use"):
+            ledger.charge(EVENT, 2, NAMES)
+        path.write_bytes(whole)
         moved = path.rename(tmp_path / "elsewhere.jsonl")
         with pytest.raises(StoreError):
             ledger.charge(EVENT, 2, NAMES)
@@ -183,7 +192,7 @@ def test_places_where_no_ledger_can_be(tmp_path):
 
 
 def test_a_blank_task_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="task"):
+    with pytest.raises(ValueError, match="name"):
         opened(tmp_path / "ledger.jsonl", task=" ")
 
 

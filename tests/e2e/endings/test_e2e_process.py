@@ -20,7 +20,7 @@ def command(folder: Path, **changes: object) -> tuple[list[str], dict[str, objec
 
 
 def only_run(folder: Path) -> Path:
-    (run,) = (path for path in (folder / "runs").iterdir() if not path.name.startswith("."))
+    (run,) = (path for path in (folder / "runs").glob("2*"))
     return run
 
 

@@ -1,0 +1,84 @@
+"""The ledger of a population: one file that all runs over the same records charge, and what stands in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fednode.clock import Clock
+from fednode.errors import BudgetExhausted, StoreError
+from fednode.privacy.accountant import epsilon
+from fednode.privacy.budget import Budget
+from fednode.privacy.ledger import Ledger, population_name, read_history
+from fednode.privacy.mechanism import DiscreteGaussianSum
+
+UNTIL_SET = 50.0
+"""The limit of a population for which nobody has set one: the most that one run may ask for. Above, the chance of an
+error outside the noise is no longer small beside delta, so the number would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationStanding:
+    """What runs over the same records have spent before this one, and what all may spend together."""
+
+    path: Path
+    budget: Budget
+    """The population's own: its limit, and the delta at which its charges are priced."""
+    events: tuple[DiscreteGaussianSum, ...]
+    runs: int
+    limited: bool
+    """Whether somebody has set the limit."""
+
+    @property
+    def spent(self) -> float:
+        """What they cost together."""
+        return epsilon(self.events, self.budget.delta)
+
+    def require_room(self, planned: Sequence[DiscreteGaussianSum]) -> None:
+        """Raise `BudgetExhausted` unless the whole run fits, priced with the fewest survivors."""
+        after = epsilon((*self.events, *planned), self.budget.delta)
+        if not after <= self.budget.epsilon:
+            raise BudgetExhausted(
+                f"this run would bring population {population_name(self.path)} from epsilon {self.spent:.4f} to "
+                f"{after:.4f}, and {self.budget.epsilon:g} is its limit at delta {self.budget.delta:g}: lower epsilon, "
+                "name another population if these are other records (--population), or raise the limit, which the "
+                f"ledger keeps with your name and reason: fednode ledger limit {self.path} --epsilon X --by NAME "
+                "--reason TEXT"
+            )
+
+    def line(self) -> str:
+        """What a plan says of it."""
+        spent = f"epsilon {self.spent:.4f} spent by {self.runs} runs" if self.runs else "nothing spent yet"
+        return f"{population_name(self.path)}: {spent}, of {self.budget.epsilon:g} for all runs together; {self.path}"
+
+    def warnings(self) -> list[str]:
+        """That nobody has said how much all runs together may spend, once there is more than one."""
+        if self.limited or not self.runs:
+            return []
+        sentence = (
+            f"earlier runs over these records ({self.runs}) spent epsilon {self.spent:.4f}, this run adds to that, and "
+            f"nobody has set a limit for all together: fednode ledger limit {self.path} --epsilon X --by NAME "
+            "--reason TEXT"
+        )
+        return [sentence]
+
+
+def standing(path: Path, budget: Budget) -> PopulationStanding:
+    """What stands in the ledger at `path`; nothing if there is none. Writes nothing. Raises `StoreError`."""
+    history = read_history(path, absent=True)
+    own = _until_set(budget) if history.header is None else history.budget
+    charges = [entry.charge for entry in history.entries]
+    runs = len({charge.task for charge in charges})
+    return PopulationStanding(path, own, tuple(charge.event for charge in charges), runs, bool(history.limits))
+
+
+def open_population(path: Path, budget: Budget, clock: Clock, task: str) -> Ledger:
+    """The ledger at `path`, to be charged by the run `task`; it is made if there is none. Raises `StoreError`."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"could not make {path.parent}: {error.strerror}; choose another --population") from error
+    return Ledger.of_population(path, _until_set(budget), clock, task)
+
+
+def _until_set(budget: Budget) -> Budget:
+    return Budget(UNTIL_SET, budget.delta, budget.unit)
