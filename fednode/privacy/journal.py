@@ -115,6 +115,8 @@ class Journal:
         self._broken = self._broken or "is closed; open it again"
 
     def _tail(self, at: int) -> bytes:
+        if self.path.exists() and not self.path.is_file():
+            raise StoreError(f"ledger {self.path} is no regular file; choose another place")
         with self.path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < at:
                 raise StoreError(f"ledger {self.path} was cut while in use; start again to have it checked")

@@ -184,7 +184,7 @@ def test_without_a_command_the_help_is_shown_and_nothing_else(capsys, group, wor
 
 
 def test_help_of_the_ledger_says_what_its_codes_mean():
-    shown = CliRunner().invoke(app, ["ledger", "--help"], env={"COLUMNS": "250"})
+    shown = CliRunner().invoke(app, ["ledger", "verify", "--help"], env={"COLUMNS": "250"})
     assert [code for code, cause in LEDGER_CAUSES.items() if f"{code}  {cause}" not in shown.output] == []
 
 

@@ -82,7 +82,7 @@ def test_an_error(assembly, capsys, raised):
         [EVIL],
         ["keys", "show", EVIL],
         ["keys", "init", "f", "--name", EVIL, "--trust", EVIL],
-        ["ledger", EVIL],
+        ["ledger", "verify", EVIL],
         ["predict", EVIL, "lost card"],
         ["cache", "stats", EVIL],
         ["cache", "tune", "--set", EVIL],
@@ -117,7 +117,7 @@ def test_a_header_of_a_csv_file(tmp_path, monkeypatch, capsys, header):
 
 
 def test_a_cohort_file_and_a_ledger(tmp_path, capsys):
-    for name, command in (("cohort.json", ["keys", "show"]), ("ledger.jsonl", ["ledger"])):
+    for name, command in (("cohort.json", ["keys", "show"]), ("ledger.jsonl", ["ledger", "verify"])):
         (tmp_path / name).write_text(json.dumps({"format": f"{EVIL} paid", EVIL: EVIL}))
         assert main([*command, str(tmp_path / name)]) > 0
         said = capsys.readouterr().err

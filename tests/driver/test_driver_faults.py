@@ -150,6 +150,7 @@ def test_the_budget_stops_a_round_before_anyone_is_asked(cohort):
     spent = probe.ledger.spent
     probe.ledger.close()
     (cohort.root / "ledger.jsonl").unlink()
+    (cohort.root / "ledger.head").unlink()
     node = cohort.node(epsilon=spent * 1.01)
     driver = cohort.begun(node)
     check_released(cohort, driver.run_round(1))

@@ -10,7 +10,16 @@ from safetensors.numpy import load_file
 from fednode.cli import main
 from fednode.settings import RunSettings, resolve
 
-FILES = {"report.html", "report.json", "model.safetensors", "ledger.jsonl", "run.log", "config.toml"}
+FILES = {
+    "report.html",
+    "report.json",
+    "model.safetensors",
+    "ledger.jsonl",
+    "ledger.head",
+    "run.log",
+    "config.toml",
+    "rounds.jsonl",
+}
 SAYS = {"card": "card bank lost", "pay": "pay money bill", "parcel": "parcel box late"}
 
 
@@ -27,7 +36,7 @@ def job(tmp_path_factory, environment) -> tuple[Path, RunSettings]:
     """A finished run's folder, and its settings."""
     settings = small_settings(tmp_path_factory.mktemp("job"), epsilon=50.0, min_noise=0.0)
     assert main(["run", *flags_of(settings)]) == 0
-    (folder,) = (path for path in settings.out.iterdir() if not path.name.startswith("."))
+    (folder,) = settings.out.glob("2*")
     return folder, settings
 
 
@@ -54,7 +63,7 @@ def test_the_settings_as_resolved_read_back(job):
 
 def test_the_ledger_is_whole_and_priced_again(job, capsys):
     folder, _ = job
-    assert main(["ledger", str(folder / "ledger.jsonl")]) == 0
+    assert main(["ledger", "verify", str(folder / "ledger.jsonl")]) == 0
     shown = capsys.readouterr().out
     assert "priced again from 2 charges" in shown and str(folder / "report.json") in shown
 
@@ -65,7 +74,7 @@ def test_a_ledger_that_was_changed_ends_with_code_8(job, tmp_path, capsys):
     )
     assert changed != (job[0] / "ledger.jsonl").read_bytes()
     (tmp_path / "ledger.jsonl").write_bytes(changed)
-    assert main(["ledger", str(tmp_path / "ledger.jsonl")]) == 8
+    assert main(["ledger", "verify", str(tmp_path / "ledger.jsonl")]) == 8
     assert "line" in capsys.readouterr().err
 
 
@@ -80,7 +89,7 @@ def test_the_model_predicts_from_text(job, capsys):
 
 def test_a_dry_run_says_what_the_run_then_cost(job, capsys):
     folder, settings = job
-    assert main(["run", "--dry-run", *flags_of(settings)]) == 0
+    assert main(["run", "--dry-run", "--population", "others", *flags_of(settings)]) == 0
     assert f"{report_of(folder)['trust']['payload_bytes']:,} a sealed update" in capsys.readouterr().out
 
 

@@ -47,7 +47,15 @@ def test_a_run_that_fails_says_why_in_one_sentence(tmp_path):
     run = only_run(tmp_path)
     assert report_of(run)["outcome"] == "too-few-holders" and spent_in(run) == 0
     names = {path.name for path in run.iterdir()}
-    assert names == {"report.html", "report.json", "ledger.jsonl", "run.log", "config.toml"}
+    assert names == {
+        "report.html",
+        "report.json",
+        "ledger.jsonl",
+        "ledger.head",
+        "run.log",
+        "config.toml",
+        "rounds.jsonl",
+    }
     assert "Traceback" not in (run / "run.log").read_text()
 
 
