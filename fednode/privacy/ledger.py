@@ -326,9 +326,12 @@ def confirmed_part(path: Path, content: bytes | None, confirmed: ConfirmedHead |
         if found.history.head == confirmed.head:
             return found.history
         fault = f"ends in {found.zeros} zeros, as after a power cut" if found.zeros else "was replaced or rewritten"
+    was = (
+        f"{head_file(path)} shows {size} bytes that were there" if confirmed else "a ledger is made with its first line"
+    )
     raise StoreError(
-        f"ledger {path} {fault}; {head_file(path)} shows {size} bytes that were there. Find the whole file, or merge "
-        "what is left with the ledgers of the runs into a new one: fednode ledger merge"
+        f"ledger {path} {fault}; {was}. Find the whole file, or merge what is left with the ledgers of the runs into a "
+        "new one: fednode ledger merge"
     )
 
 
