@@ -100,7 +100,7 @@ def _train(model: "torch.nn.Module", batches: Iterable[Any], training: LocalTrai
         for parameter, anchor in zip(parameters, anchors, strict=bool(anchors)):
             if parameter.grad is not None:
                 parameter.grad.add_(parameter.detach() - anchor, alpha=training.proximal)
-        return float(value)
+        return float(value.detach())
 
     taken = 0
     for _ in range(training.epochs):
