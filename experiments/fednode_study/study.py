@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fednode.assemble.study import Arrays, Workload, rounded_up
 from fednode.errors import ConfigError, DataError
@@ -11,8 +15,11 @@ from fednode.protocol.model import Layout
 from fednode.settings import RunSettings, from_run_config
 
 if TYPE_CHECKING:
+    import torch
+
+    from fednode_clients.client.privatise import ClippedSum
     from fednode_clients.membership import NodeContext
-    from fednode_clients.training.gradients import GradientSum
+    from fednode_clients.training.local import LocalUpdate
     from fednode_study.experiment import Experiment
 
 
@@ -42,10 +49,13 @@ class CustomerService:
         initial = None if preparation is None else initial_head(dataset, featuriser, preparation)
         width = featuriser.dimension if preparation is None else preparation.columns
         labels, records = len(dataset.labels), rounded_up(len(dataset.train))
+        each = rounded_up(max(len(share) for share in deal(chosen, dataset)))
+        clients = settings.unit == "client"
         return Workload(
             layout=head_layout(width, labels),
-            records=records,
-            max_records=rounded_up(max(len(share) for share in deal(chosen, dataset))),
+            records=settings.clients if clients else records,
+            max_records=1 if clients else each,
+            unit="client" if clients else "record",
             model=f"an intent classifier, a linear head on {width:,} {'prepared ' if preparation else ''}features",
             dataset=dataset.name,
             source=dataset.source,
@@ -62,17 +72,23 @@ class CustomerService:
 
         return load_experiment(DataSettings.of(settings))
 
-    def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "GradientSum":
-        """The clipped gradient sum over this client's share. Raises `PeerFault` or `ValueError` for another model."""
+    def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
+        """The clipped gradient sum over this client's share, or with unit client how far training there moves the model.
+
+        Raises `PeerFault` or `ValueError` for another model.
+        """
         from fednode_clients.training.gradients import clipped_gradient_sum
         from fednode_clients.training.models import linear_head, load_vector, travelling
         from fednode_study.experiment import DataSettings, load_experiment
 
-        experiment = load_experiment(DataSettings.of(from_run_config(place.run)))
+        settings = from_run_config(place.run)
+        experiment = load_experiment(DataSettings.of(settings))
         rows, labels = experiment.share(place.partition())
         model = linear_head(experiment.featuriser.dimension, len(experiment.dataset.labels))
         wanted = Layout.of({name: parameter.detach().numpy() for name, parameter in travelling(model)})
         load_vector(model, wanted.flatten(arrays))
+        if settings.unit == "client":
+            return trained_head(model, rows, labels, clip, settings)
         return clipped_gradient_sum(model, rows, labels, clip)
 
     def prepare(self, settings: RunSettings, file: Path, columns: int, start: float, source: str | None) -> list[str]:
@@ -97,6 +113,22 @@ class CustomerService:
         from fednode_study.model_file import predict_texts
 
         return predict_texts(folder, texts)
+
+
+def trained_head(
+    head: "torch.nn.Linear", rows: NDArray[np.float32], labels: NDArray[np.int64], clip: float, settings: RunSettings
+) -> "LocalUpdate":
+    """How far SGD over this client's records moves the head, clipped."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from fednode_clients.training.local import LocalTraining, local_update
+
+    records = TensorDataset(torch.from_numpy(rows), torch.from_numpy(labels))
+    training = LocalTraining(
+        partial(torch.optim.SGD, lr=settings.local_rate), settings.local_epochs, proximal=settings.proximal
+    )
+    return local_update(head, DataLoader(records, settings.local_batch, shuffle=True), clip, training)
 
 
 def head_layout(columns: int, labels: int) -> Layout:

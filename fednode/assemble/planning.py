@@ -10,7 +10,7 @@ from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.assemble.run_folder import population_file
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
-from fednode.optimiser import ServerOptimiser
+from fednode.optimiser import DEFAULT_PATH, ServerOptimiser
 from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, local_variance, renyi_epsilon
 from fednode.privacy.population import PopulationStanding, standing
 from fednode.protocol.headroom import release_failure, sum_headroom
@@ -158,9 +158,9 @@ def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> Non
 
 def _optimiser(settings: RunSettings) -> ServerOptimiser:
     """The default path, or the one that the mean learning rate of a round gives."""
-    if settings.learning_rate is None:
-        return ServerOptimiser(settings.rounds)
-    return ServerOptimiser(settings.rounds, settings.learning_rate * settings.rounds)
+    momentum, adam = 0.0 if settings.server_optimiser == "sgd" else 0.9, settings.server_optimiser == "adam"
+    path = DEFAULT_PATH if settings.learning_rate is None else settings.learning_rate * settings.rounds
+    return ServerOptimiser(settings.rounds, path, momentum, adam)
 
 
 def _noise_request(settings: RunSettings, dimension: int, failure: float) -> NoiseRequest:

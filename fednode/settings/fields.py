@@ -133,7 +133,14 @@ class SettingFields(BaseModel):
     staleness: Whole = _setting(
         _ROUNDS, 0, "Versions that the model of an update may lag behind the round's.", ge=0, le=1_000
     )
+    server_optimiser: Literal["sgd", "momentum", "adam"] = _setting(
+        _ROUNDS, "sgd", "How the node steps, with unit client: FedAvg, FedAvg with momentum 0.9, FedAdam."
+    )
     learning_rate: Real | None = _setting(_ROUNDS, None, "Server step [default: what suits the data].", gt=0, le=1e6)
+    local_epochs: Whole = _setting(_ROUNDS, 5, "Epochs of local training, with unit client.", ge=1, le=10_000)
+    local_rate: Real = _setting(_ROUNDS, 1.0, "Step of local training, with unit client.", gt=0, le=1e6)
+    local_batch: Whole = _setting(_ROUNDS, 32, "Records in a batch of local training.", ge=1, le=1_000_000)
+    proximal: Real = _setting(_ROUNDS, 0.0, "Weight of FedProx's proximal term in local training.", ge=0, le=1e6)
 
     epsilon: Real = _setting(_PRIVACY, 8.0, "Privacy budget of the whole run.", gt=0, le=50)
     delta: Real = _setting(_PRIVACY, 1e-5, "Chance left outside that budget.", gt=0, lt=1)
