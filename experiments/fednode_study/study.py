@@ -124,6 +124,8 @@ def trained_head(
 
     from fednode_clients.training.local import LocalTraining, local_update
 
+    # on several threads a head of this size takes ten times as long
+    torch.set_num_threads(1)
     records = TensorDataset(torch.from_numpy(rows), torch.from_numpy(labels))
     training = LocalTraining(
         partial(torch.optim.SGD, lr=settings.local_rate), settings.local_epochs, proximal=settings.proximal
