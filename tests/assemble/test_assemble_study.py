@@ -101,6 +101,15 @@ def test_a_run_protects_the_unit_that_its_training_bounds():
 COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_records=2_000)
 
 
+@pytest.mark.parametrize(
+    ("name", "momentum", "adam"), [("sgd", 0.0, False), ("momentum", 0.9, False), ("adam", 0.9, True)]
+)
+def test_the_servers_optimiser_is_the_one_of_the_settings(name, momentum, adam):
+    plan = plan_task(RunSettings(server_optimiser=name, learning_rate=3.0), COUNTS)
+    assert (plan.optimiser.momentum, plan.optimiser.adam) == (momentum, adam)
+    assert plan.optimiser.path == 3.0 * plan.settings.rounds
+
+
 @pytest.mark.parametrize("changes", [{}, {"clients": 7, "assumed_colluders": 2, "epsilon": 3.0, "rounds": 41}])
 def test_members_of_a_run_count_what_its_plan_counts_to_the_bit(changes):
     plan = plan_task(RunSettings(**changes), COUNTS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from kit.clocks import FakeClock
 
 from fednode.cli import main
@@ -22,7 +23,7 @@ from fednode_clients.membership import MemberParts
 from fednode_study import study
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/members.md").read_text(encoding="utf-8")
-SERVER, CLIENT = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+SERVER, CLIENT, LOCAL = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 MEMBERS = ("ann", "ben", "hal", "hol")
 CARDS = (*MEMBERS, "node")
 
@@ -96,3 +97,13 @@ def test_its_limits_are_those_of_a_member_without_any():
     assert {name.replace("-", "_") for name in rows} == set(MemberLimits.__slots__)
     node = {name: value if name == "units" else value.replace(",", "") for name, value in rows.items()}
     assert MemberLimits().configured(node, {}, simulated=False) == MemberLimits()
+
+
+def test_the_local_training_of_the_page_is_a_clipped_update_of_the_client_unit():
+    rows = torch.utils.data.TensorDataset(torch.ones(4, 3), torch.tensor([0, 1, 1, 1]))
+    page = {"my_model": lambda: torch.nn.Linear(3, 2), "my_records": lambda: rows}
+    exec(LOCAL, page)  # noqa: S102 - the page's own code
+    arrays = {"weight": np.zeros((2, 3), np.float32), "bias": np.zeros(2, np.float32)}
+    update = page["train"](None, arrays, 1e-3)
+    assert (update.unit, update.clip, update.vector.shape) == ("client", 1e-3, (8,))
+    assert 0.0 < np.linalg.norm(update.vector) <= 1e-3
