@@ -73,7 +73,7 @@ class CustomerService:
         return load_experiment(DataSettings.of(settings))
 
     def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
-        """The clipped gradient sum over this client's share, or with unit client how far training there moves the model.
+        """The clipped gradient sum over this client's share; with unit client, how far training moves the model.
 
         Raises `PeerFault` or `ValueError` for another model.
         """
