@@ -67,10 +67,12 @@ class Experiment:
         mine = self.shares[client]
         return self.train[mine], self.dataset.train.labels[mine]
 
-    def accuracy(self, arrays: Mapping[str, NDArray[np.generic]]) -> float:
-        """Share of the test set that the head labels right, 0 to 1."""
-        guesses = scores(arrays, self.test).argmax(axis=1)
-        return float((guesses == self.dataset.test.labels).mean())
+    def hits(self, arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, tuple[int, int]]:
+        """For each label of the test set: how many of its messages the head labels right, of how many."""
+        truth, names = self.dataset.test.labels, self.dataset.labels
+        right = truth[scores(arrays, self.test).argmax(axis=1) == truth]
+        counts = [np.bincount(found, minlength=len(names)).tolist() for found in (right, truth)]
+        return dict(zip(names, zip(*counts, strict=True), strict=True))
 
     def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
         """Write the model file, and the preparation that it needs beside it. Raises `StoreError`."""

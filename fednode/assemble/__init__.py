@@ -44,8 +44,8 @@ def report(folder: Path) -> tuple[str, ...]:
     from fednode.assemble.run_result import closing_lines
     from fednode.reports import write_reports
 
-    record = record_left(folder)
-    write_reports(record, folder)
+    record, spending = record_left(folder)
+    write_reports(record, folder, spending.charges)
     return closing_lines(record, folder)
 
 

@@ -1,7 +1,7 @@
 """The report's facts: from what was planned and what happened, or from what a killed run left in its folder."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from fednode import __version__
@@ -12,6 +12,7 @@ from fednode.assemble.session import Session
 from fednode.driver import describe_error
 from fednode.errors import (
     BudgetExhausted,
+    DataError,
     FednodeError,
     Interrupted,
     OpeningRejected,
@@ -19,18 +20,23 @@ from fednode.errors import (
     TooFewHolders,
     TooFewSurvivors,
 )
-from fednode.privacy import Budget, attack_advantage, attack_tpr, gaussian_mu
+from fednode.privacy import Budget, attack_advantage, attack_tpr, epsilon, gaussian_mu, group_epsilon, rounds_left
 from fednode.protocol.headroom import OVERFLOW_CHANCE, SAMPLER_DISTANCE
 from fednode.protocol.spec import Terms, rounded_norm
 from fednode.reports import (
     JSON_NAME,
+    About,
+    AuditFound,
     Claims,
+    DeltaPrice,
+    GroupPrice,
     Guarantee,
     Mechanism,
     RoundRecord,
     RunRecord,
     TaskFacts,
     Trust,
+    parse_audit,
     parse_report,
 )
 from fednode.reports.figures import moment, plural
@@ -51,6 +57,7 @@ UNFINISHED = "unfinished"
 """The outcome of a run whose end nobody noted."""
 
 NO_MODEL = "no model was saved"
+_DELTAS, _GROUPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8), (2, 5, 10)
 _UNKNOWN = "it was charged, and nothing is known of how it ended"
 
 
@@ -68,12 +75,13 @@ def planned_notes(session: Session) -> Notes:
         settings=_settings(settings),
         task=_task(plan),
         mechanism=_mechanism(plan),
-        guarantee=_guarantee(plan.budget),
+        guarantee=_guarantee(plan.budget, settings.rounds),
         trust=_trust(session),
         claims=Claims((), (), ()),
         rounds=(),
         warnings=plan.warnings,
         deviations=_injected(settings),
+        about=About(*(getattr(settings, field.name) or "" for field in fields(About))),
     )
     return Notes(_accounted(planned, plan.terms, nothing), plan.terms)
 
@@ -93,30 +101,41 @@ def run_record(session: Session, error: BaseException | None) -> RunRecord:
         rounds=tuple(rounds),
         deviations=(*session.noticed, *_tuned(session), *planned.deviations),
         unfinished=tuple(unfinished),
+        labels=session.labels,
     )
     record = _accounted(record, session.plan.terms, spending)
     return replace(record, deviations=(*record.deviations, *unfinished.values()))
 
 
-def record_left(folder: Path) -> RunRecord:
-    """The report of a run from what it left in its folder: the report it wrote, or its notes and its ledger.
+def record_left(folder: Path) -> tuple[RunRecord, Spending]:
+    """The report of a run and its charges, from its folder: from the report it wrote, or from its notes and its ledger.
 
     Raises `DataError` if neither is there, `StoreError` if the ledger was changed or is not the report's.
     """
     written = folder / JSON_NAME
     record = parse_report(written.read_bytes()) if written.exists() else None
     if record is None or record.outcome == UNFINISHED:
-        return _unfinished_record(folder)
-    head = Spending.left(folder / record.trust.ledger_path, record.guarantee.delta).head
-    if head != record.trust.ledger_head:
+        record, spending = _unfinished_record(folder)
+        return replace(record, audit=_audit(folder)), spending
+    spending = Spending.left(folder / record.trust.ledger_path, record.guarantee.delta)
+    if spending.head != record.trust.ledger_head:
         raise StoreError(
-            f"the ledger in {folder} ends with the head {head or 'of none'}, and {JSON_NAME} names "
+            f"the ledger in {folder} ends with the head {spending.head or 'of none'}, and {JSON_NAME} names "
             f"{record.trust.ledger_head or 'none'}: keep both and find out which was changed"
         )
-    return record
+    return replace(record, audit=_audit(folder)), spending
 
 
-def _unfinished_record(folder: Path) -> RunRecord:
+def _audit(folder: Path) -> AuditFound | None:
+    """What `fednode audit` left in the folder. Raises `DataError` if it cannot be read."""
+    path = folder / "audit.json"
+    try:
+        return parse_audit(path.read_bytes()) if path.exists() else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} cannot be read ({type(error).__name__}); remove it, or audit the run again") from error
+
+
+def _unfinished_record(folder: Path) -> tuple[RunRecord, Spending]:
     notes = Notes.read(folder)
     planned, terms = notes.planned, notes.terms
     spending = Spending.left(folder / planned.trust.ledger_path, planned.guarantee.delta)
@@ -137,7 +156,7 @@ def _unfinished_record(folder: Path) -> RunRecord:
         ),
         rounds=rounds,
     )
-    return _accounted(record, terms, spending)
+    return _accounted(record, terms, spending), spending
 
 
 def _accounted(record: RunRecord, terms: Terms, spending: Spending) -> RunRecord:
@@ -235,7 +254,7 @@ def _mechanism(plan: Plan) -> Mechanism:
     )
 
 
-def _guarantee(budget: Budget) -> Guarantee:
+def _guarantee(budget: Budget, rounds: int) -> Guarantee:
     """The guarantee before anything is charged."""
     return Guarantee(
         unit=budget.unit,
@@ -247,18 +266,31 @@ def _guarantee(budget: Budget) -> Guarantee:
         renyi=0.0,
         attack_advantage=0.0,
         attack_tpr=0.01,
+        replace_one=0.0,
+        deltas=(),
+        groups=(),
+        rounds_left=rounds,
     )
 
 
 def _priced_guarantee(claim: Guarantee, spending: Spending) -> Guarantee:
-    mu = gaussian_mu([charge.event for charge in spending.charges])
+    events, budget = spending.events, Budget(claim.epsilon_limit, claim.delta, claim.unit)
+    mu = gaussian_mu(events)
     return replace(
         claim,
         epsilon=spending.epsilon,
         renyi=spending.renyi,
         attack_advantage=attack_advantage(mu),
         attack_tpr=attack_tpr(mu, 0.01),
+        replace_one=_finite(group_epsilon(events, claim.delta, 2)),
+        deltas=tuple(DeltaPrice(delta, _finite(epsilon(events, delta))) for delta in _DELTAS),
+        groups=tuple(GroupPrice(size, _finite(group_epsilon(events, claim.delta, size))) for size in _GROUPS),
+        rounds_left=rounds_left(events, events[-1], budget) if events else claim.rounds_left,
     )
+
+
+def _finite(price: float) -> float | None:
+    return price if math.isfinite(price) else None
 
 
 def _trust(session: Session) -> Trust:

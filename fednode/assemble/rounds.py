@@ -57,18 +57,20 @@ class Spending:
     @property
     def epsilon(self) -> float:
         """What they cost together."""
-        return epsilon(self._events(), self.delta)
+        return epsilon(self.events, self.delta)
 
     @property
     def renyi(self) -> float:
         """The Renyi bound on it, the cross-check."""
-        return renyi_epsilon(self._events(), self.delta)
+        return renyi_epsilon(self.events, self.delta)
 
     def until(self, number: int) -> "Spending":
         """What was spent by the end of this round."""
         return replace(self, charges=tuple(charge for charge in self.charges if charge.round_number <= number))
 
-    def _events(self) -> list[DiscreteGaussianSum]:
+    @property
+    def events(self) -> list[DiscreteGaussianSum]:
+        """The event of every charge."""
         return [charge.event for charge in self.charges]
 
 

@@ -13,6 +13,8 @@ from fednode.reports import RunRecord, summary_rows, write_reports
 _FILES = (
     "report.html",
     "report.json",
+    "registry.yaml",
+    "ledger.csv",
     "model.safetensors",
     "preparation.safetensors",
     "ledger.jsonl",
@@ -38,13 +40,13 @@ def conclude(session: Session, work: Callable[[], FednodeError | None]) -> RunRe
         error = work()
     except BaseException as raised:
         try:
-            write_reports(run_record(session, raised), session.folder)
+            write_reports(run_record(session, raised), session.folder, session.spending().charges)
         except Exception as refused:  # noqa: BLE001 - the operator has to see what ended the run
             logging.getLogger("fednode.run").error("no report could be written: %s", refused)
         raise
     session.observer.phase("writing the report")
     record = run_record(session, error)
-    write_reports(record, session.folder)
+    write_reports(record, session.folder, session.spending().charges)
     session.observer.finished()
     return RunResult(record, session.folder, error, closing_lines(record, session.folder))
 

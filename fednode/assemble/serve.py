@@ -88,8 +88,10 @@ def serve(grid: "Grid", flower_run: int, config: RunConfig, workload: Workload |
 class ArraysOnly:
     """Saves the arrays of the model under their names; tests nothing, since the node has no records."""
 
-    def accuracy(self, arrays: Arrays) -> None:
+    def hits(self, arrays: Arrays) -> Mapping[str, tuple[int, int]]:
         """Not measured."""
+        del arrays
+        return {}
 
     def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
         """Write model.safetensors. Raises `StoreError`."""

@@ -23,7 +23,7 @@ from fednode.privacy import Ledger
 from fednode.privacy.population import open_population
 from fednode.protocol.envelope import Signer
 from fednode.protocol.model import model_digest
-from fednode.reports import RoundRecord
+from fednode.reports import LabelScore, RoundRecord
 from fednode.stores import UpdateStore
 from fednode_crypto import Rng, SumScheme, SystemRng, scheme
 
@@ -75,6 +75,8 @@ class Session:
     """The round whose model is in the folder."""
     tested: int = 0
     """The newest round whose model went through the evaluator."""
+    labels: tuple[LabelScore, ...] = ()
+    """What that model got right."""
     tuned: list[Tuned] = field(default_factory=list)
     """What somebody changed during the run."""
     noticed: list[str] = field(default_factory=list)
@@ -154,9 +156,10 @@ class Session:
             self.released = number
             named = named_arrays(arrays)
             self._save(number, named, evaluator)
-            accuracy = evaluator.accuracy(named)
-            self.tested = number
-            return None if accuracy is None else accuracy_record(accuracy)
+            scores = [LabelScore(label, *found) for label, found in evaluator.hits(named).items()]
+            self.tested, self.labels = number, tuple(scores)
+            total = sum(score.total for score in scores)
+            return accuracy_record(sum(score.right for score in scores) / total) if total else None
 
         initial = self.plan.workload.initial
         if initial is None:

@@ -62,8 +62,8 @@ def rounded_up(count: int) -> int:
 class Evaluator(Protocol):
     """Tests and saves a model; a study's has its test records loaded."""
 
-    def accuracy(self, arrays: Arrays) -> float | None:
-        """The share of the test records that the model gets right, 0 to 1; None if there are none."""
+    def hits(self, arrays: Arrays) -> Mapping[str, tuple[int, int]]:
+        """For each label of the test records: how many the model gets right, of how many; empty if there are none."""
         ...
 
     def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:

@@ -6,7 +6,9 @@ from fednode.privacy.accountant import (
     epsilon,
     gaussian_epsilon_of_mu,
     gaussian_mu,
+    group_epsilon,
     renyi_epsilon,
+    rounds_left,
 )
 from fednode.privacy.budget import Budget
 from fednode.privacy.calibrate import NoiseRequest, local_variance
@@ -28,7 +30,9 @@ __all__ = [
     "epsilon",
     "gaussian_epsilon_of_mu",
     "gaussian_mu",
+    "group_epsilon",
     "honest_contributors",
     "local_variance",
     "renyi_epsilon",
+    "rounds_left",
 ]

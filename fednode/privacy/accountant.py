@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.privacy.budget import Budget
 from fednode.privacy.checks import probability, real
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
@@ -24,6 +25,7 @@ _Floats = NDArray[np.float64]
 _ORDERS: _Floats = np.geomspace(1e-4, 1e7, 1024)
 _REFINEMENTS, _REFINED_ORDERS = 3, 65
 _FIXED_POINT_STEPS = 200
+_MOST_LEFT = 10_000
 
 
 def epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:
@@ -38,10 +40,29 @@ def epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:
     Edge cases: no events cost 0; inf if delta does not cover the distances, as for a noise of few grid steps. Raises
     ValueError unless 0 < delta < 1.
     """
+    return group_epsilon(events, delta, 1)
+
+
+def group_epsilon(events: Sequence[DiscreteGaussianSum], delta: float, size: int) -> float:
+    """Return epsilon for `size` units that are replaced by zero together: 1 is `epsilon`, 2 also covers replacing one.
+
+    A sum moves by at most `size` times as much, wherever the units are, so mu is `size` times as large, and `size`
+    roundings may fail. Edge cases and errors as for `epsilon`.
+    """
     probability("delta", delta)
-    mu = gaussian_mu(events)
-    distance = math.fsum(event.distance for event in events)
+    mu = size * gaussian_mu(events)
+    distance = size * math.fsum(event.distance for event in events)
     return _covering(lambda left: gaussian_epsilon_of_mu(mu, left), delta, distance)
+
+
+def rounds_left(events: Sequence[DiscreteGaussianSum], event: DiscreteGaussianSum, budget: Budget) -> int:
+    """Return how many more releases such as `event` fit `budget` after `events`, at most 10,000."""
+    fits, more = 0, _MOST_LEFT
+    while fits < more:
+        middle = (fits + more + 1) // 2
+        enough = epsilon((*events, *(event,) * middle), budget.delta) <= budget.epsilon
+        fits, more = (middle, more) if enough else (fits, middle - 1)
+    return fits
 
 
 def renyi_epsilon(events: Sequence[DiscreteGaussianSum], delta: float) -> float:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fednode.errors import DataError
 from fednode.reports.page import statement
-from fednode.reports.run_record import RunRecord
+from fednode.reports.run_record import AuditFound, RunRecord
 from fednode.wire import canonical
 
 SCHEMA_VERSION = 3
@@ -39,6 +39,12 @@ def parse_report(data: bytes) -> RunRecord:
         raise DataError(
             f"the report cannot be read ({type(error).__name__}); make it again from the run's ledger"
         ) from error
+
+
+def parse_audit(data: bytes) -> AuditFound:
+    """What `fednode audit` wrote. Raises `ValueError` for anything else."""
+    found = json.loads(data)
+    return _checked(AuditFound, {field.name: found[field.name] for field in fields(AuditFound)})
 
 
 def to_line(value: object) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from fednode.reports.run_record import NamedReason
+from fednode.reports.run_record import DeltaPrice, GroupPrice, NamedReason
 
 LOOSER = "a looser bound, which does not count against the budget"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -97,6 +97,17 @@ def moment(seconds: float) -> str:
 def plural(count: int, noun: str) -> str:
     """A count with its noun: 1 round, 2 rounds."""
     return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def maybe(price: float | None) -> str:
+    """An epsilon, rounded up, or that there is none."""
+    return "no finite epsilon" if price is None else f"epsilon {bound(price)}"
+
+
+def row(entry: DeltaPrice | GroupPrice) -> str:
+    """One price with what it is for."""
+    at = f"delta {number(entry.delta)}" if isinstance(entry, DeltaPrice) else str(entry.size)
+    return f"{at}: {maybe(entry.epsilon)}"
 
 
 def names(entries: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 Every string of the record is escaped, and characters that do not print become a visible mark.
 """
 
+import json
 import math
 import re
 from base64 import b64encode
@@ -31,13 +32,13 @@ def statement(record: RunRecord) -> str:
 
 def _paragraphs(record: RunRecord) -> list[str]:
     fewest = min((len(entry.survivors) for entry in record.charged), default=0)
-    text = _environment().get_template("statement.txt").render(record=record, fewest_survivors=fewest)
+    text = environment().get_template("statement.txt").render(record=record, fewest_survivors=fewest)
     return [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
 
 
 def render_html(record: RunRecord) -> bytes:
     """One page in UTF-8 that loads nothing and runs nothing, by its own policy too. Equal records give equal bytes."""
-    page = _environment().get_template("report.html")
+    page = environment().get_template("report.html")
     text = page.render(record=record, paragraphs=_paragraphs(record), figures=figures_of(record))
     return _guarded(text.lstrip()).encode()
 
@@ -59,11 +60,12 @@ def figures_of(record: RunRecord) -> list[tuple[str, str, str]]:
 
 
 @cache
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """The templates beside this file, with the formats that they use."""
     # imported here: commands that make no report start faster without it
     from jinja2 import Environment, PackageLoader, StrictUndefined, pass_eval_context, select_autoescape
 
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("fednode.reports"),
         autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
@@ -72,11 +74,14 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
-    environment.globals["looser"] = figures.LOOSER
+    made.globals["looser"] = figures.LOOSER
     names = ("bound", "duration", "left", "moment", "number", "percent", "percent_bound", "plural", "printable",
-             "reasons", "size")  # fmt: skip
-    environment.filters.update({name: getattr(figures, name) for name in names}, exp=math.exp, setting=_setting)
-    return environment
+             "reasons", "row", "maybe", "size")  # fmt: skip
+    made.filters.update({name: getattr(figures, name) for name in names})
+    # YAML 1.1 reads 1e-05 as text, and 1.0e-05 as a number
+    made.filters["decimal"] = lambda value: repr(value) if "." in repr(value) else repr(value).replace("e", ".0e")
+    made.filters.update(css=_css, exp=math.exp, quoted=_quoted, setting=_setting)
+    return made
 
 
 def _shown(context: "EvalContext", value: object) -> object:
@@ -87,6 +92,18 @@ def _shown(context: "EvalContext", value: object) -> object:
 
     whole = _EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(figures.printable(value))))
     return Markup(whole)  # noqa: S704 # nosec B704 # it was escaped in the line above
+
+
+def _css(text: str) -> str:
+    """`text` as a CSS string; what is not plain is escaped, so that it ends neither the string nor the sheet."""
+    return "".join(
+        sign if sign.isascii() and sign.isalnum() else f"\\{ord(sign):x} " for sign in figures.printable(text)
+    )
+
+
+def _quoted(text: str) -> str:
+    """`text` as a double-quoted YAML string on one line."""
+    return json.dumps(" ".join(figures.plain(figures.printable(text)).split()))
 
 
 def _setting(value: object) -> str:

@@ -13,6 +13,8 @@ from fednode.reasons import Reason
 
 _PROVEN = frozenset({Reason.BAD_BOX, Reason.CROOKED_SHARE})
 
+_SOUND = frozenset({"finished", "stopped", "budget-spent"})
+
 ONE_MACHINE = "all keys were made by this run on one machine"
 """Start of `Trust.enrolment` for a study without independent members."""
 
@@ -71,6 +73,55 @@ class RoundRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What the run is for, and who answers for it, as its settings say; "" for what they do not say."""
+
+    title: str = ""
+    organisation: str = ""
+    purpose: str = ""
+    contact: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelScore:
+    """How many test records of one label the last model got `right`, of how many."""
+
+    label: str
+    right: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The part that it got right, 0 to 1."""
+        return self.right / self.total if self.total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPrice:
+    """Epsilon of the whole run at another delta; None where no finite one is proven."""
+
+    delta: float
+    epsilon: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPrice:
+    """Epsilon for so many units of one person together, at the delta of the budget; None where none is proven."""
+
+    size: int
+    epsilon: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFound:
+    """What `fednode audit` found: "pass" or "fail", what is wrong in sentences, and its figures (docs/audit.md)."""
+
+    verdict: str
+    findings: tuple[str, ...]
+    figures: Mapping[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """The trained model, its data, and the number of clients.
 
@@ -121,7 +172,9 @@ class Guarantee:
     contribution of one record, which is replaced by zero in one of them"). `setting` is where the noise came from
     ("distributed noise"). `epsilon` is what the ledger holds at `delta`, `renyi` the bound by Renyi divergence beside
     it. `attack_advantage` and `attack_tpr` are those of the Gaussian mechanism that `epsilon` prices; `attack_tpr` is
-    the true positive rate at 1 % false positives.
+    the true positive rate at 1 % false positives. `replace_one` is epsilon for one unit that says something else,
+    `deltas` are the prices at five deltas, `groups` those of several units together. `rounds_left` counts further
+    rounds such as the last one, or as planned if there was none; 10,000 stands for that many or more.
     """
 
     unit: str
@@ -133,6 +186,10 @@ class Guarantee:
     renyi: float
     attack_advantage: float
     attack_tpr: float
+    replace_one: float | None
+    deltas: tuple[DeltaPrice, ...]
+    groups: tuple[GroupPrice, ...]
+    rounds_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +248,12 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A whole run. `outcome` is one word, such as "finished", "stopped" or "failed"; `outcome_sentence` explains it.
+    """A whole run. `outcome` is a word, such as "finished", "stopped" or "unfinished"; `outcome_sentence` explains it.
 
     `settings` are all settings as resolved, JSON-safe. `warnings` are sentences: what was known to be weak before the
     first round; `deviations` are what then made the guarantee, or the run, weaker than planned. `unfinished` are the
-    rounds that were released and whose model was not saved or not tested.
+    rounds that were released and whose model was not saved or not tested. `labels` are the scores of the last model
+    that was tested, `audit` what an audit of the run found, if there was one.
     """
 
     run_id: str
@@ -214,6 +272,9 @@ class RunRecord:
     warnings: tuple[str, ...]
     deviations: tuple[str, ...]
     unfinished: tuple[int, ...] = ()
+    about: About = About()
+    labels: tuple[LabelScore, ...] = ()
+    audit: AuditFound | None = None
 
     @property
     def released(self) -> tuple[RoundRecord, ...]:
@@ -231,6 +292,17 @@ class RunRecord:
     def charged_in_vain(self) -> tuple[RoundRecord, ...]:
         """The rounds that cost budget and gave no model."""
         return tuple(entry for entry in self.charged if not entry.released)
+
+    @property
+    def signable(self) -> bool:
+        """Whether anybody should sign: models came out of a deployment that ended as planned or by its operator."""
+        return bool(self.released) and not self.trust.one_machine and self.outcome in _SOUND
+
+    @property
+    def majority(self) -> float:
+        """The accuracy of always answering with the commonest label of the test records; 0 if none were tested."""
+        counts = [one.total for one in self.labels]
+        return max(counts) / sum(counts) if counts else 0.0
 
     @property
     def injected(self) -> tuple[str, ...]:

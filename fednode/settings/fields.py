@@ -91,6 +91,7 @@ Faults = Annotated[tuple[Fault, ...], BeforeValidator(_read_faults), AfterValida
 
 _DATA, _ROUNDS, _PRIVACY, _COMMITTEE = "Data", "Rounds", "Privacy", "Committee"
 _CACHING, _FLOORS, _RUNNING = "Cache", "Floors of clients and holders", "Running"
+_REPORT = "Report"
 
 
 def _setting(panel: str, default: object, description: str, **bounds: Any) -> Any:
@@ -184,6 +185,11 @@ class SettingFields(BaseModel):
         _FLOORS, 2, "Fewest survivors under which clients and holders still take part.", ge=2
     )
     max_rounds: Whole = _setting(_FLOORS, 1000, "Most rounds of one task in which a member takes part.", ge=1)
+
+    title: Name | None = _setting(_REPORT, None, "What the report is called.")
+    organisation: Name | None = _setting(_REPORT, None, "Who answers for the run.")
+    purpose: Name | None = _setting(_REPORT, None, "What the model is for.")
+    contact: Name | None = _setting(_REPORT, None, "Whom a reader of the report can ask.")
 
     engine: Literal["inproc", "flower"] = _setting(_RUNNING, "inproc", "One process, or Flower's simulation.")
     out: Location = _setting(_RUNNING, Path("runs"), "Where the run's folder is made.")

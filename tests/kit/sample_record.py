@@ -4,9 +4,14 @@ import math
 from dataclasses import replace
 
 from fednode.reports import (
+    About,
+    AuditFound,
     Claim,
     Claims,
+    DeltaPrice,
+    GroupPrice,
     Guarantee,
+    LabelScore,
     Mechanism,
     NamedReason,
     RoundRecord,
@@ -63,9 +68,7 @@ def sample_record() -> RunRecord:
         },
         task=TaskFacts("an intent classifier", "support", "ships with FedNode", 24, 24_600, 20, 3_600, 3_600.0),
         mechanism=_mechanism(),
-        guarantee=Guarantee(
-            "record", "one record that is zero", "distributed noise", 8.0, 1e-5, 7.874, 8.471, 0.571, 0.2367
-        ),
+        guarantee=_guarantee(),
         trust=_trust(),
         claims=_claims(),
         rounds=tuple(_rounds()),
@@ -74,6 +77,27 @@ def sample_record() -> RunRecord:
             "Round 9 failed: 13 updates arrived, 15 are needed. Nothing was charged.",
             "Round 16 was charged and not released: too few key holders answered.",
         ),
+        about=About("Intents of the shop", "Shop Inc.", "to sort messages", "privacy@shop.example"),
+        labels=(LabelScore("card", 90, 100), LabelScore("late parcel", 30, 60), LabelScore("unseen", 0, 0)),
+        audit=AuditFound("pass", (), {"canaries": 5000, "mu": 1.08, "ledger_mu": 1.17}),
+    )
+
+
+def _guarantee() -> Guarantee:
+    return Guarantee(
+        unit="record",
+        adjacency="one record that is zero",
+        setting="distributed noise",
+        epsilon_limit=8.0,
+        delta=1e-5,
+        epsilon=7.874,
+        renyi=8.471,
+        attack_advantage=0.571,
+        attack_tpr=0.2367,
+        replace_one=18.31,
+        deltas=(DeltaPrice(1e-3, 5.804), DeltaPrice(1e-8, 10.25)),
+        groups=(GroupPrice(2, 18.31), GroupPrice(5, 64.2), GroupPrice(10, None)),
+        rounds_left=1,
     )
 
 
