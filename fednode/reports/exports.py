@@ -13,18 +13,17 @@ from fednode.reports.run_record import RunRecord
 
 
 def ledger_csv(charges: Sequence[ChargeRecord]) -> bytes:
-    """One row a charge, oldest first, with all that an accountant needs to price it again; "" without charges."""
-    out = io.StringIO()
+    """One row for each of at least one charge, oldest first, with all that an accountant needs to price it again."""
     rows = [
         {"round": charge.round_number, "time": moment(charge.time), "survivors": len(charge.survivors)}
         | asdict(charge.event)
         | {"mu": charge.event.mu, "epsilon_after": charge.epsilon_after, "names": " ".join(charge.survivors)}
         for charge in charges
     ]
-    if rows:
-        table = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+    out = io.StringIO()
+    table = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
     return out.getvalue().encode()
 
 

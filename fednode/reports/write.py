@@ -14,13 +14,14 @@ HTML_NAME, JSON_NAME, CSV_NAME, REGISTRY_NAME = "report.html", "report.json", "l
 
 
 def write_reports(record: RunRecord, folder: Path, charges: Sequence[ChargeRecord] = ()) -> tuple[Path, Path]:
-    """Write all reports into an existing folder; return the paths of the page and of the JSON.
+    """Write all reports into an existing folder, the table if there are charges; return the paths of page and JSON.
 
     All are made before one is written. The JSON is written last: where it is, the others are too. Raises `ValueError`
     for a record that a report cannot hold, such as one with NaN, and `StoreError` if the disk refuses.
     """
     text = render_json(record)
-    files = {HTML_NAME: render_html(record), REGISTRY_NAME: registry_yaml(record), CSV_NAME: ledger_csv(charges)}
+    files = {HTML_NAME: render_html(record), REGISTRY_NAME: registry_yaml(record)}
+    files |= {CSV_NAME: ledger_csv(charges)} if charges else {}
     for name, data in (files | {JSON_NAME: text}).items():
         write_whole(folder / name, data)
     return folder / HTML_NAME, folder / JSON_NAME

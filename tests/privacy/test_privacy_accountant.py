@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.privacy import (
+    Budget,
     DiscreteGaussianSum,
     NoiseRequest,
     attack_advantage,
@@ -18,8 +19,10 @@ from fednode.privacy import (
     epsilon,
     gaussian_epsilon_of_mu,
     gaussian_mu,
+    group_epsilon,
     local_variance,
     renyi_epsilon,
+    rounds_left,
 )
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "accountant.json").read_text())
@@ -273,3 +276,26 @@ def test_bad_deltas_are_refused(delta):
 def test_bad_mus_are_refused(mu):
     with pytest.raises(ValueError, match="mu"):
         gaussian_epsilon_of_mu(mu, DELTA)
+
+
+def test_rounds_left_is_69_less_what_was_spent():
+    one, budget = fine_event(5.0), Budget(8.0, DELTA)
+    assert [rounds_left([one] * spent, one, budget) for spent in (0, 1, 68, 69, 70)] == [69, 68, 1, 0, 0]
+    assert rounds_left([], fine_event(2000.0), budget) == 10_000
+
+
+def test_a_group_is_as_one_unit_under_as_many_times_less_noise():
+    events = [fine_event(5.0)] * 50
+    assert group_epsilon(events, DELTA, 1) == epsilon(events, DELTA)
+    # a published value: replacing one record at z = 5, 50 rounds
+    assert group_epsilon(events, DELTA, 2) == pytest.approx(15.4562, abs=1e-3)
+    by_five = [fine_event(1.0)] * 50
+    assert group_epsilon(events, DELTA, 5) == pytest.approx(epsilon(by_five, DELTA), abs=1e-3)
+    assert group_epsilon([], DELTA, 10) == 0.0
+
+
+def test_five_records_of_one_person_turn_epsilon_1_into_6():
+    # 20 rounds that together cost epsilon 1
+    events = [fine_event(16.67)] * 20
+    assert epsilon(events, DELTA) == pytest.approx(1.0, abs=0.01)
+    assert group_epsilon(events, DELTA, 5) == pytest.approx(6.2, abs=0.05)

@@ -14,7 +14,7 @@ from fednode.errors import DataError, StoreError
 
 pytestmark = pytest.mark.thorough
 
-REPORTS = ("report.json", "report.html")
+REPORTS = ("report.json", "report.html", "registry.yaml", "ledger.csv")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_a_run_killed_in_its_first_round_spent_nothing_and_verified_nothing(kill
     (killed / "model.safetensors").unlink()
     notes = killed / NOTES_NAME
     notes.write_bytes(b"".join(notes.read_bytes().splitlines(keepends=True)[:2]))
-    record = record_left(killed)
+    record, _ = record_left(killed)
     assert (record.guarantee.epsilon, record.rounds, record.trust.ledger_head) == (0.0, (), "")
     assert [claim.what for claim in record.claims.verified] == ["No sum was opened"]
     assert record.trust.model_digest == "no model was saved"
@@ -72,7 +72,7 @@ def test_a_report_of_a_run_without_an_end_is_made_anew(killed: Path) -> None:
     main(["report", str(killed)])
     lines = (killed / NOTES_NAME).read_bytes().splitlines(keepends=True)
     (killed / NOTES_NAME).write_bytes(b"".join(lines[:3]))
-    assert [one.reason is None for one in record_left(killed).rounds] == [True, False, False]
+    assert [one.reason is None for one in record_left(killed)[0].rounds] == [True, False, False]
 
 
 def test_a_ledger_that_is_not_the_reports_is_refused(finished: Path, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import re
 from base64 import b64encode
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from kit.html_page import Page
 from kit.sample_record import CLIENTS, sample_record
 
-from fednode.reports import Claims, RoundRecord, RunRecord, render_html
+from fednode.reports import AuditFound, Claims, RoundRecord, RunRecord, render_html
 from fednode.reports.figures import LOOSER
 from fednode.reports.page import figures_of, statement
 
@@ -83,11 +84,88 @@ def test_ids_are_unique_and_every_reference_has_its_target(page: Page) -> None:
     assert targets | clips <= set(ids)
 
 
-def test_it_starts_with_the_paragraph_to_sign(page: Page) -> None:
-    before, after = page.text.split(statement(sample_record()))
-    assert "The run finished" in before
-    assert "What the number means" not in before
-    assert re.match(r" Signed by [^.]*: Name Date Signature", after)
+def real(**changes: object) -> RunRecord:
+    """The sample as a deployment."""
+    record = sample_record()
+    return replace(record, trust=replace(record.trust, enrolment="each member made its own keys"), **changes)
+
+
+def first(record: RunRecord) -> dict[str, str]:
+    """The five lines of the first page, by what they answer."""
+    page = Page(render_html(record))
+    names = ("Guarantee", "For whom", "Budget left", "Kind", "Who signs", "Rounds released")
+    text = page.section("The run finished", "The statement")
+    return {
+        name: text[text.index(f" {name} ") + len(name) + 2 : text.index(f" {end} ")] for name, end in pairwise(names)
+    }
+
+
+def test_it_starts_with_five_lines_and_then_the_statement(page: Page) -> None:
+    before, _ = page.text.split(statement(sample_record()))
+    assert "The run finished" in before and "What the number means" not in before
+    lines = first(sample_record())
+    assert "all 18 published models" in lines["Guarantee"] and "23.7 %" in lines["Guarantee"]
+    assert "Epsilon is 7.874 at delta 1e-5." in lines["Guarantee"]
+    assert "2 records: epsilon 18.31; 5 records: epsilon 64.2; 10 records: no finite epsilon." in lines["For whom"]
+    assert "not one person" in lines["For whom"]
+    assert lines["Budget left"].startswith("0.126 of epsilon 8: 1 more round like the last fits.")
+    assert lines["Kind"].startswith("A study on one machine") and "not signed" in lines["Who signs"]
+    assert all(len(line) < 200 for line in lines.values())
+
+
+def test_who_signs_signs_what_it_alone_can_know_and_only_a_deployment_that_ended_well() -> None:
+    signed = Page(render_html(real())).section("Signatures Operator", "All settings")
+    assert signed.count("I confirm that") == signed.count("Name Date Signature") == 5
+    for role in (
+        "Operator of the node",
+        "Each client",
+        "Each key holder",
+        "Enroller",
+        "Responsible for data protection",
+    ):
+        assert role in signed
+    assert first(real())["Kind"] == "A deployment: each member made its own keys."
+    failed = real(outcome="opening-rejected")
+    for record in (sample_record(), failed, replace(real(), rounds=())):
+        assert "I confirm" not in Page(render_html(record)).text
+    assert "the run failed" in first(failed)["Who signs"]
+
+
+def test_the_gravest_assumption_stands_on_the_first_page_and_first_in_its_table(page: Page) -> None:
+    gravest = sample_record().claims.assumed[0].what
+    assert f"Gravest assumption {gravest}" in page.text
+    rests = page.section("What the guarantee rests on", "Not protected")
+    places = [rests.index(word) for word in ("Assumed: ", gravest, "Attested: ", "Verified: ")]
+    assert places == sorted(places)
+
+
+def test_the_accuracy_stands_beside_the_commonest_label_and_by_label(page: Page) -> None:
+    assert "commonest label: 62.5 %" in page.text
+    part = page.section("Accuracy by label", "Audit Verdict")
+    assert part.index("late parcel 30 of 60 50.0 %") < part.index("card 90 of 100 90.0 %") and "unseen" not in part
+
+
+def test_an_audit_is_shown_with_its_verdict_and_its_figures(page: Page) -> None:
+    assert "Audit pass" in page.text and "ledger mu 1.17" in page.section("Audit Verdict: pass", "Warnings, and")
+    bad = replace(sample_record(), audit=AuditFound("fail", ("the noise is halved",), {}))
+    assert "Verdict: fail. the noise is halved." in Page(render_html(bad)).text
+    without = Page(render_html(replace(sample_record(), audit=None))).text
+    assert "Audit not done" in without and "Verdict" not in without
+
+
+def test_title_organisation_purpose_and_contact_are_those_of_the_settings(page: Page) -> None:
+    about = sample_record().about
+    assert page.text.count(about.title) == 2 and f"Run {sample_record().run_id}" in page.text
+    assert all(word in page.text for word in (about.organisation, about.purpose, about.contact))
+    bare = Page(render_html(replace(sample_record(), about=type(about)()))).text
+    assert "Privacy report of run" in bare and "Organisation" not in bare
+
+
+def test_every_printed_page_names_run_and_ledger_head_whatever_the_run_is_called() -> None:
+    data = render_html(replace(sample_record(), run_id='"; } body { display: none } /*</style>')).decode()
+    sheet = data[data.index("@bottom-left") : data.index("@bottom-right")]
+    assert sample_record().trust.ledger_head in sheet and "counter(pages)" in data
+    assert sheet.count('"') == 2 and sheet.count("}") == 1 and "<" not in sheet
 
 
 def test_everybody_who_was_lost_rejected_or_discarded_is_named_with_the_reason(page: Page) -> None:
@@ -133,6 +211,8 @@ def spoilt(value: Any, name: str) -> Any:
         return {name: spoilt(list(value), name)}
     if isinstance(value, tuple | list):
         return type(value)(spoilt(one, name) for one in value)
+    if isinstance(value, AuditFound):
+        return AuditFound(name, (name,), {name: 1.0})
     if is_dataclass(value):
         parts = {field.name: getattr(value, field.name) for field in fields(value)}
         kept = {"outcome"} if isinstance(value, RoundRecord) else set()
@@ -184,13 +264,13 @@ def test_a_smooth_run_says_that_everybody_answered_and_one_that_ended_early_of_w
 def test_a_run_that_measured_and_saved_nothing_says_nothing_of_it() -> None:
     nothing = empty_record()
     bare = replace(nothing, trust=replace(nothing.trust, model_digest="no model was saved", ledger_head=""))
-    cards = Page(render_html(bare)).section("Epsilon spent", "What the number means")
+    cards = Page(render_html(bare)).section("Rounds released", "The statement")
     assert "Accuracy not measured One sealed update" in cards and "test set" not in cards
     assert "a client a round" not in cards
     text = Page(render_html(bare)).text
     assert "Digest of the final model: no model was saved." in text and "is no model" not in text
     assert "Hash of the last line, as it must be: no ledger was opened." in text
-    measured = Page(render_html(sample_record())).section("Epsilon spent", "What the number means")
+    measured = Page(render_html(sample_record())).section("Rounds released", "The statement")
     assert "after the last round, on the operator's own test set" in measured
 
 

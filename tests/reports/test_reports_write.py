@@ -15,7 +15,7 @@ from fednode.reports import parse_report, render_html, write_reports
 @pytest.mark.thorough
 def test_both_files_are_written_and_nothing_else(tmp_path: Path) -> None:
     html, text = write_reports(sample_record(), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["registry.yaml", "report.html", "report.json"]
     assert html.read_bytes() == render_html(sample_record())
     assert parse_report(text.read_bytes()) == sample_record()
     write_reports(replace(sample_record(), run_id="second"), tmp_path)
@@ -35,13 +35,13 @@ def test_a_disk_that_fills_between_the_two_leaves_no_json_without_a_page(
     calls: list[int] = []
     real = os.fsync
 
-    def third_time_full(descriptor: int) -> None:
+    def fifth_time_full(descriptor: int) -> None:
         calls.append(descriptor)
-        if len(calls) == 3:
+        if len(calls) == 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", third_time_full)
+    monkeypatch.setattr(os, "fsync", fifth_time_full)
     with pytest.raises(StoreError, match=r"report\.json"):
         write_reports(sample_record(), tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["registry.yaml", "report.html"]
