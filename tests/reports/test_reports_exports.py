@@ -13,8 +13,8 @@ from fednode.reports.exports import ledger_csv, registry_yaml
 from fednode.reports.run_record import About, RunRecord
 
 EVENT = DiscreteGaussianSum(1.0, 16, 1000, 10**10, contributors=19, failure=1e-30)
-CHARGES = [ChargeRecord(number, EVENT, ("client-01", "client-02") * 1 + tuple(map(str, range(18))), 1.7e9, 0.5 * number)
-           for number in (1, 3)]  # fmt: skip
+NAMES = tuple(f"client-{number:02d}" for number in range(1, 21))
+CHARGES = [ChargeRecord(number, EVENT, NAMES, 1.7e9, 0.5 * number, "a-run") for number in (1, 3)]
 
 
 def test_a_row_prices_its_charge_again() -> None:

@@ -50,6 +50,7 @@ def test_a_killed_run_is_reported_with_every_round_that_was_charged(killed: Path
 
 def test_a_run_killed_in_its_first_round_spent_nothing_and_verified_nothing(killed: Path) -> None:
     (killed / "ledger.jsonl").unlink()
+    (killed / "ledger.head").unlink()
     (killed / "model.safetensors").unlink()
     notes = killed / NOTES_NAME
     notes.write_bytes(b"".join(notes.read_bytes().splitlines(keepends=True)[:2]))
@@ -79,6 +80,9 @@ def test_a_ledger_that_is_not_the_reports_is_refused(finished: Path, tmp_path: P
     folder = Path(shutil.copytree(finished, tmp_path / "cut"))
     ledger = folder / "ledger.jsonl"
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(StoreError, match="head"):
+        record_left(folder)
+    (folder / "ledger.head").unlink()
     with pytest.raises(StoreError, match="head"):
         record_left(folder)
     ledger.write_bytes(ledger.read_bytes().replace(b'"round":1', b'"round":7'))
