@@ -274,7 +274,7 @@ def _guarantee(budget: Budget, rounds: int) -> Guarantee:
 
 
 def _priced_guarantee(claim: Guarantee, spending: Spending) -> Guarantee:
-    events, budget = spending.events, Budget(claim.epsilon_limit, claim.delta, claim.unit)
+    events, limit = spending.events, claim.epsilon_limit
     mu = gaussian_mu(events)
     return replace(
         claim,
@@ -285,7 +285,7 @@ def _priced_guarantee(claim: Guarantee, spending: Spending) -> Guarantee:
         replace_one=_finite(group_epsilon(events, claim.delta, 2)),
         deltas=tuple(DeltaPrice(delta, _finite(epsilon(events, delta))) for delta in _DELTAS),
         groups=tuple(GroupPrice(size, _finite(group_epsilon(events, claim.delta, size))) for size in _GROUPS),
-        rounds_left=rounds_left(events, events[-1], budget) if events else claim.rounds_left,
+        rounds_left=rounds_left(events, events[-1], limit, claim.delta) if events else claim.rounds_left,
     )
 
 

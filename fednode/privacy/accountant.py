@@ -15,7 +15,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.privacy.budget import Budget
 from fednode.privacy.checks import probability, real
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
@@ -55,12 +54,12 @@ def group_epsilon(events: Sequence[DiscreteGaussianSum], delta: float, size: int
     return _covering(lambda left: gaussian_epsilon_of_mu(mu, left), delta, distance)
 
 
-def rounds_left(events: Sequence[DiscreteGaussianSum], event: DiscreteGaussianSum, budget: Budget) -> int:
-    """Return how many more releases such as `event` fit `budget` after `events`, at most 10,000."""
+def rounds_left(events: Sequence[DiscreteGaussianSum], event: DiscreteGaussianSum, limit: float, delta: float) -> int:
+    """Return how many more releases such as `event` fit an epsilon of `limit` after `events`, at most 10,000."""
     fits, more = 0, _MOST_LEFT
     while fits < more:
         middle = (fits + more + 1) // 2
-        enough = epsilon((*events, *(event,) * middle), budget.delta) <= budget.epsilon
+        enough = epsilon((*events, *(event,) * middle), delta) <= limit
         fits, more = (middle, more) if enough else (fits, middle - 1)
     return fits
 

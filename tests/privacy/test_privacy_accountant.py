@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednode.privacy import (
-    Budget,
     DiscreteGaussianSum,
     NoiseRequest,
     attack_advantage,
@@ -279,9 +278,9 @@ def test_bad_mus_are_refused(mu):
 
 
 def test_rounds_left_is_69_less_what_was_spent():
-    one, budget = fine_event(5.0), Budget(8.0, DELTA)
-    assert [rounds_left([one] * spent, one, budget) for spent in (0, 1, 68, 69, 70)] == [69, 68, 1, 0, 0]
-    assert rounds_left([], fine_event(2000.0), budget) == 10_000
+    one = fine_event(5.0)
+    assert [rounds_left([one] * spent, one, 8.0, DELTA) for spent in (0, 1, 68, 69, 70)] == [69, 68, 1, 0, 0]
+    assert rounds_left([], fine_event(2000.0), 8.0, DELTA) == 10_000
 
 
 def test_a_group_is_as_one_unit_under_as_many_times_less_noise():
