@@ -13,6 +13,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +28,24 @@ BANKING77_SOURCE = (
 SUPPORT_SOURCE = f"FedNode's own grammar, seed '{support.SEED}', Apache-2.0"
 
 
+class Row(NamedTuple):
+    """A record as it is read; the customer is "" where no column names it."""
+
+    text: str
+    label: str
+    customer: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Texts and the numbers of their labels, record by record; the texts never print."""
+    """Texts and the numbers of their labels and customers, record by record; the texts never print.
+
+    Customers are numbered from 0 in the order in which they first come; all are 0 where no column names them.
+    """
 
     texts: tuple[str, ...] = field(repr=False)
     labels: NDArray[np.int64] = field(repr=False)
+    customers: NDArray[np.int64] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -55,9 +68,10 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class CsvLayout:
-    """How to read a CSV file: its two columns, which share becomes test, and the seed that decides which records.
+    """How to read a CSV file: its columns, which share becomes test, and the seed that decides which records.
 
-    `fixed` says that the columns are the data set's own: no setting names others.
+    `customer`, if not None, is the column that names whose a record is. `fixed` says that the columns are the data
+    set's own: no setting names others.
     """
 
     text: str = "text"
@@ -65,6 +79,7 @@ class CsvLayout:
     test_share: float = 0.2
     seed: int = 0
     fixed: bool = False
+    customer: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.test_share < 1:
@@ -74,6 +89,17 @@ class CsvLayout:
                 f"text_column and label_column are both {self.text!r}: a model would learn to repeat its input; "
                 "name two columns"
             )
+        if self.customer in (self.text, self.label):
+            raise ConfigError(
+                f"customer_column is {self.customer!r}, which is the text or the label: name the column that says "
+                "whose a record is"
+            )
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Each column that is read, and the flag that names it."""
+        named = ((self.text, "--text-column"), (self.label, "--label-column"))
+        return named if self.customer is None else (*named, (self.customer, "--customer-column"))
 
 
 def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None) -> Dataset:
@@ -81,6 +107,8 @@ def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None)
 
     Raises `DataError` with the file, the line where there is one, and what to do about it. `layout` is for paths only.
     """
+    if name in ("support", "banking77") and layout is not None and layout.customer is not None:
+        raise DataError(f"{name} does not say whose its messages are; protect a record, or give a CSV file")
     if name == "support":
         return load_support()
     if name == "banking77":
@@ -98,10 +126,10 @@ def load(name: str, folder: Path | None = None, layout: CsvLayout | None = None)
 
 def load_support() -> Dataset:
     """The built-in set: the same bytes on every machine."""
-    train: list[tuple[str, str]] = []
-    test: list[tuple[str, str]] = []
+    train: list[Row] = []
+    test: list[Row] = []
     for text, intent, is_test in support.messages():
-        (test if is_test else train).append((text, intent))
+        (test if is_test else train).append(Row(text, intent))
     return _dataset("support", train, test, SUPPORT_SOURCE, "support")
 
 
@@ -122,7 +150,7 @@ def load_banking77(folder: Path | None) -> Dataset:
 
 
 def load_folder(folder: Path, layout: CsvLayout) -> Dataset:
-    """A set that is split already: train.csv and test.csv in one folder, with the same two columns."""
+    """A set that is split already: train.csv and test.csv in one folder, with the same columns."""
     train, test = (read_rows(folder / part, layout) for part in ("train.csv", "test.csv"))
     return _given(folder, folder.name, train, test)
 
@@ -132,11 +160,11 @@ def load_csv(path: Path, layout: CsvLayout) -> Dataset:
 
     A label with a single record trains; every label with two or more records is in both splits.
     """
-    train: list[tuple[str, str]] = []
-    test: list[tuple[str, str]] = []
-    by_label: dict[str, list[tuple[str, str]]] = {}
+    train: list[Row] = []
+    test: list[Row] = []
+    by_label: dict[str, list[Row]] = {}
     for row in read_rows(path, layout):
-        by_label.setdefault(row[1], []).append(row)
+        by_label.setdefault(row.label, []).append(row)
     for label in sorted(by_label):
         rows = by_label[label]
         order = sorted(range(len(rows)), key=lambda i: _lot(layout.seed, label, i))
@@ -146,25 +174,28 @@ def load_csv(path: Path, layout: CsvLayout) -> Dataset:
     return _given(path, path.stem, train, test)
 
 
-def read_rows(path: Path, layout: CsvLayout) -> list[tuple[str, str]]:
-    """(text, label) of every record of a UTF-8 CSV file; a text may hold quoted commas and line breaks.
+def read_rows(path: Path, layout: CsvLayout) -> list[Row]:
+    """Every record of a UTF-8 CSV file; a text may hold quoted commas and line breaks.
 
-    Raises `DataError` for a missing or doubled column, bytes that are not UTF-8, a record that is broken or lacks text
-    or label (with the line it starts in), and a file without records.
+    Raises `DataError` for a missing or doubled column, bytes that are not UTF-8, a record that is broken or lacks text,
+    label or customer (with the line it starts in), and a file without records.
     """
     records = _records(path, _decoded(path))
     _, header = next(records, (0, []))
     if not header:
-        raise DataError(f"{path} is empty; it needs a header, {layout.text},{layout.label}, and a record a line")
-    text_at, label_at = _columns(path, [name.strip() for name in header], layout)
-    rows: list[tuple[str, str]] = []
+        names = ",".join(name for name, _ in layout.columns)
+        raise DataError(f"{path} is empty; it needs a header, {names}, and a record a line")
+    places = _places(path, [name.strip() for name in header], layout)
+    rows: list[Row] = []
     for line, record in records:
         if len(record) > len(header):
             raise DataError(f"{path}, line {line}: more fields than columns; put texts with commas in quotes")
-        text, label = ("".join(record[at : at + 1]).strip() for at in (text_at, label_at))
-        if not text or not label:
+        row = Row(*("".join(record[at : at + 1]).strip() for at in places))
+        if not row.text or not row.label:
             raise DataError(f"{path}, line {line}: the text or the label is empty; fill it in or remove the line")
-        rows.append((text, label))
+        if layout.customer is not None and not row.customer:
+            raise DataError(f"{path}, line {line}: the customer is empty; fill it in or remove the line")
+        rows.append(row)
     if not rows:
         raise DataError(f"{path} has no records below its header")
     return rows
@@ -189,12 +220,12 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
             yield line, record
 
 
-def _columns(path: Path, columns: Sequence[str], layout: CsvLayout) -> tuple[int, int]:
-    """The places of text and label in a record. Raises `DataError` for a name that two columns have."""
+def _places(path: Path, columns: Sequence[str], layout: CsvLayout) -> list[int]:
+    """The places in a record of the columns that are read. Raises `DataError` for a name that two columns have."""
     for name in filter(None, columns):
         if columns.count(name) > 1:
             raise DataError(f"{path} has {columns.count(name)} columns {name!r}; rename all but one")
-    for name, flag in ((layout.text, "--text-column"), (layout.label, "--label-column")):
+    for name, flag in layout.columns:
         if name in columns:
             continue
         for sign, kind in ((";", "semicolons"), ("\t", "tabs")):
@@ -202,7 +233,7 @@ def _columns(path: Path, columns: Sequence[str], layout: CsvLayout) -> tuple[int
                 raise DataError(f"{path} has {kind} between its columns; save it as comma-separated values")
         advice = "use the published file" if layout.fixed else f"name the right one with {flag}"
         raise DataError(f"{path} has no column {name!r}, its columns are {', '.join(columns)}; {advice}")
-    return columns.index(layout.text), columns.index(layout.label)
+    return [columns.index(name) for name, _ in layout.columns]
 
 
 def _is_file(path: Path) -> bool:
@@ -236,22 +267,23 @@ def _lot(seed: int, label: str, number: int) -> bytes:
     return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
 
 
-def _given(place: Path, name: str, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> Dataset:
+def _given(place: Path, name: str, train: Sequence[Row], test: Sequence[Row]) -> Dataset:
     return replace(_dataset(name, train, test, f"{place.name}, given by the operator", place), given=True)
 
 
-def _dataset(
-    name: str, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]], source: str, place: Path | str
-) -> Dataset:
-    labels = tuple(sorted({label for _, label in train}))
+def _dataset(name: str, train: Sequence[Row], test: Sequence[Row], source: str, place: Path | str) -> Dataset:
+    labels = tuple(sorted({row.label for row in train}))
     if len(labels) < 2:
         raise DataError(f"{place} has one label only ({labels[0]!r}); a classifier needs two or more")
-    unknown = sorted({label for _, label in test} - set(labels))
+    unknown = sorted({row.label for row in test} - set(labels))
     if unknown:
         raise DataError(f"{place}: label {unknown[0]!r} is in the test part only; no client could learn it")
     number = {label: i for i, label in enumerate(labels)}
     return Dataset(name, labels, _split(train, number), _split(test, number), source)
 
 
-def _split(rows: Sequence[tuple[str, str]], number: dict[str, int]) -> Split:
-    return Split(tuple(text for text, _ in rows), np.array([number[label] for _, label in rows], dtype=np.int64))
+def _split(rows: Sequence[Row], number: dict[str, int]) -> Split:
+    known: dict[str, int] = {}
+    customers = [known.setdefault(row.customer, len(known)) for row in rows]
+    labels = np.array([number[row.label] for row in rows], dtype=np.int64)
+    return Split(tuple(row.text for row in rows), labels, np.array(customers, dtype=np.int64))

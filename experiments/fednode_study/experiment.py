@@ -36,6 +36,8 @@ class DataSettings:
     data_dir: Path | None
     text_column: str
     label_column: str
+    unit: str
+    customer_column: str | None
     vectors: Path | None
     preparation: Path | None
     features: int
@@ -74,6 +76,10 @@ class Experiment:
         counts = [np.bincount(found, minlength=len(names)).tolist() for found in (right, truth)]
         return dict(zip(names, zip(*counts, strict=True), strict=True))
 
+    def customers(self, client: int) -> NDArray[np.int64]:
+        """Whose each row of `share` is."""
+        return self.dataset.train.customers[self.shares[client]]
+
     def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
         """Write the model file, and the preparation that it needs beside it. Raises `StoreError`."""
         if isinstance(self.featuriser, Prepared):
@@ -102,12 +108,25 @@ def load_experiment(chosen: DataSettings) -> Experiment:
 @lru_cache(maxsize=2)
 def load_dataset(chosen: DataSettings) -> Dataset:
     """The records alone. Raises `DataError`."""
-    return load(chosen.data, chosen.data_dir, CsvLayout(chosen.text_column, chosen.label_column))
+    if chosen.unit == "customer" and chosen.customer_column is None:
+        raise ConfigError("unit is customer: name the CSV column that says whose a record is with --customer-column")
+    layout = CsvLayout(chosen.text_column, chosen.label_column, customer=chosen.customer_column)
+    return load(chosen.data, chosen.data_dir, layout)
 
 
 def deal(chosen: DataSettings, dataset: Dataset) -> Shares:
-    """Which records each client holds."""
-    labels = dataset.train.labels
+    """Which records each client holds. A customer that is the unit is dealt whole, under its most frequent label."""
+    if chosen.unit != "customer":
+        return _dealt(chosen, dataset.train.labels)
+    customers = dataset.train.customers
+    counts = np.zeros((int(customers.max()) + 1, len(dataset.labels)), dtype=np.int64)
+    np.add.at(counts, (customers, dataset.train.labels), 1)
+    if len(counts) < chosen.clients:
+        raise ConfigError(f"{len(counts)} customers cannot be shared by {chosen.clients} clients; use fewer clients")
+    return tuple(np.flatnonzero(np.isin(customers, share)) for share in _dealt(chosen, counts.argmax(axis=1)))
+
+
+def _dealt(chosen: DataSettings, labels: NDArray[np.int64]) -> Shares:
     if chosen.partition == "dirichlet":
         return dirichlet(labels, chosen.clients, chosen.alpha, chosen.seed)
     return iid(len(labels), chosen.clients, chosen.seed)

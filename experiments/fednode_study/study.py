@@ -48,19 +48,25 @@ class CustomerService:
         preparation = load_preparation(chosen, dataset, featuriser)
         initial = None if preparation is None else initial_head(dataset, featuriser, preparation)
         width = featuriser.dimension if preparation is None else preparation.columns
-        labels, records = len(dataset.labels), rounded_up(len(dataset.train))
-        each = rounded_up(max(len(share) for share in deal(chosen, dataset)))
-        clients = settings.unit == "client"
+        labels, messages, shares = len(dataset.labels), rounded_up(len(dataset.train)), deal(chosen, dataset)
+        units = {
+            "record": [len(share) for share in shares],
+            "customer": [len(set(dataset.train.customers[share].tolist())) for share in shares],
+            "client": [1] * settings.clients,
+        }[settings.unit]
+        rounded = int if settings.unit == "client" else rounded_up
+        records = rounded(sum(units))
+        whose = f" of about {records:,} customers" if settings.unit == "customer" else ""
         return Workload(
             layout=head_layout(width, labels),
-            records=settings.clients if clients else records,
-            max_records=1 if clients else each,
-            unit="client" if clients else "record",
+            records=records,
+            max_records=rounded(max(units)),
+            unit=settings.unit,
             model=f"an intent classifier, a linear head on {width:,} {'prepared ' if preparation else ''}features",
             dataset=dataset.name,
             source=dataset.source,
             labels=labels,
-            summary=f"about {records:,} training messages, {labels:,} intents",
+            summary=f"about {messages:,} training messages{whose}, {labels:,} intents",
             warnings=data_warnings(dataset),
             public_inputs=() if preparation is None else (preparation.stated(started=initial is not None),),
             initial=initial,
@@ -89,7 +95,8 @@ class CustomerService:
         load_vector(model, wanted.flatten(arrays))
         if settings.unit == "client":
             return trained_head(model, rows, labels, clip, settings)
-        return clipped_gradient_sum(model, rows, labels, clip)
+        groups = experiment.customers(place.partition()) if settings.unit == "customer" else None
+        return clipped_gradient_sum(model, rows, labels, clip, groups=groups)
 
     def prepare(self, settings: RunSettings, file: Path, columns: int, start: float, source: str | None) -> list[str]:
         """Fit a preparation on the training part of a public set and write it; what it is, in lines. Raises `DataError`

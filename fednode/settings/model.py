@@ -29,7 +29,7 @@ class RunSettings(SettingFields):
 
     @model_validator(mode="after")
     def _free_of_contradictions(self) -> Self:
-        for rule in (_survivors, _committee, _floors, _cache, _faults):
+        for rule in (_survivors, _unit, _committee, _floors, _cache, _faults):
             for clash in rule(self):
                 raise clash
         return self
@@ -50,6 +50,15 @@ def _survivors(settings: SettingFields) -> Iterator[ClashError]:
             f"min_survivors - assumed_colluders must be {HONEST_SURVIVORS} or more, and {least} - {colluders} is less: "
             f"the others could work out an honest survivor's update; raise {raised} to {enough} or more, "
             f"or lower assumed_colluders to {least - HONEST_SURVIVORS}",
+        )
+
+
+def _unit(settings: SettingFields) -> Iterator[ClashError]:
+    if settings.customer_column is not None and settings.unit != "customer":
+        yield ClashError(
+            ("customer_column", "unit"),
+            f"customer_column would do nothing: the run protects a {settings.unit}; set unit to customer, or leave "
+            "customer_column out",
         )
 
 

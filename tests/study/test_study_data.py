@@ -63,12 +63,12 @@ def test_test_part_with_a_label_nobody_trains_is_refused(tmp_path):
 
 def test_columns_can_be_named_and_a_byte_order_mark_does_not_matter(tmp_path):
     path = write(tmp_path / "mine.csv", "\ufeffid,said,meant\n1,a\u2028b,x\n2,c,y\n".encode())
-    assert read_rows(path, CsvLayout("said", "meant")) == [("a\u2028b", "x"), ("c", "y")]
+    assert read_rows(path, CsvLayout("said", "meant")) == [("a\u2028b", "x", ""), ("c", "y", "")]
 
 
 def test_blank_lines_and_spaces_around_names_do_not_matter(tmp_path):
     path = write(tmp_path / "mine.csv", "\r\n text , label\r\n\r\na,x\r\n,\r\n")
-    assert read_rows(path, CsvLayout()) == [("a", "x")]
+    assert read_rows(path, CsvLayout()) == [("a", "x", "")]
 
 
 FIELD = st.text(st.characters(exclude_categories=("Cs",)), min_size=1).filter(lambda text: text.strip())
@@ -79,7 +79,7 @@ def test_what_a_csv_writer_writes_is_read_back(tmp_path_factory, rows, ends):
     page = io.StringIO(newline="")
     csv.writer(page, quoting=csv.QUOTE_ALL, lineterminator=ends).writerows([("text", "label"), *rows])
     path = write(tmp_path_factory.mktemp("csv") / "mine.csv", page.getvalue())
-    assert read_rows(path, CsvLayout()) == [(text.strip(), label.strip()) for text, label in rows]
+    assert read_rows(path, CsvLayout()) == [(text.strip(), label.strip(), "") for text, label in rows]
 
 
 @given(body=st.one_of(st.binary(max_size=60), st.text('a,;"\n\r \0', max_size=60).map(str.encode)))
@@ -90,7 +90,7 @@ def test_any_bytes_are_records_or_one_sentence_that_names_the_file(tmp_path_fact
     except DataError as error:
         assert str(path) in str(error)
     else:
-        assert rows and all(text and label for text, label in rows)
+        assert rows and all(row.text and row.label for row in rows)
 
 
 def test_test_share_outside_0_and_1_is_refused():
@@ -104,7 +104,7 @@ def test_a_text_column_that_is_the_label_column_is_refused():
 
 
 def test_columns_without_a_name_are_not_one_name_twice(tmp_path):
-    assert read_rows(write(tmp_path / "mine.csv", "text,label,,\na,x,,\n"), CsvLayout()) == [("a", "x")]
+    assert read_rows(write(tmp_path / "mine.csv", "text,label,,\na,x,,\n"), CsvLayout()) == [("a", "x", "")]
 
 
 @settings(max_examples=25, deadline=None)
