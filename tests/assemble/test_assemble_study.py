@@ -94,8 +94,6 @@ def test_a_run_protects_the_unit_that_its_training_bounds():
     for unit in ("record", "client"):
         with pytest.raises(ConfigError, match=f"unit is {unit}, .* each customer"):
             plan_task(RunSettings.model_validate({"unit": unit, "clients": 10}), counts)
-    with pytest.raises(ConfigError, match=r"unit is customer, .* each record"):
-        plan_run(RunSettings.model_validate({"unit": "customer"}))
 
 
 COUNTS = Workload(layout=Layout(("weight",), ((1_000,),)), records=20_000, max_records=2_000)
