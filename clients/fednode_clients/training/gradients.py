@@ -1,39 +1,45 @@
-"""The result of local training: the sum of the records' cross-entropy gradients, each clipped on its own.
+"""The result of local training: the sum of the records' gradients, each clipped on its own.
 
-Guarantee: replacing one record's contribution by zero moves the vector by at most `clip` in L2 norm, floating-point
-error included. Each contribution is clipped to clip * (1 - 2^-20); the rest covers rounding: of the norm, below 2^-21
-relative, and of two float64 sums over up to 2^20 records, in blocks of up to 1,024 added with Kahan's compensation,
-below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`. On Opacus' path the module computes gradients in its own
-precision. The guarantee assumes that other records of a micro-batch do not change a record's gradient, so layers that
-mix records are refused.
+Guarantee: replacing one record's contribution by zero, or leaving the record out, moves the vector by at most `clip` in
+L2 norm, floating-point error included. A record's gradient is what autograd gives for the record alone, whoever else is
+there (`record_gradients`), or, for a plain linear layer, the closed form in float64. Each is clipped to
+clip * (1 - 2^-20); the rest covers rounding: of the norm, below 2^-21 relative, and of two float64 sums over up to
+2^20 records, in blocks of up to 1,024 added with Kahan's compensation, below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of
+`clip`.
 
     gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
+    a finite value that becomes infinite in the model's own type     contributes zero, counted in `dropped`
     label outside the model's classes                                contributes zero, counted in `dropped`
+    a record for which the model raises, such as an unknown token    contributes zero, counted in `dropped`
     records after the first 2^20                                     contribute zero, counted in `dropped`
     gradient zero                                                    contributes zero
     no records                                                       zeros, records = 0
-    wrong shapes                                                     ValueError
-    a layer that mixes records, such as BatchNorm                    ConfigError
+    wrong shapes or types                                            ValueError
+    a layer that mixes records, such as BatchNorm, or remembers them ConfigError with the layer's name
 
-The values of records raise nothing: what a client says must not depend on them.
+The values of records raise nothing: what a client says must not depend on them, and one record must not decide whether
+the others contribute. So the check of the model takes made-up records of the same shapes.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_clients.training.models import known_labels, parameter_count, to_vector
+from fednode_clients.training.lent import Loss
+from fednode_clients.training.models import known_labels, parameter_count, to_vector, travelling
+from fednode_clients.training.record_gradients import RecordGradients, agree
+from fednode_clients.training.records import Records, mapped, rows_of
 
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[np.float64]
-Features = NDArray[np.float32]
+Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
 
 BLOCK = 1024
@@ -53,29 +59,35 @@ class GradientSum:
     unit: str = "record"
 
 
-def clipped_gradient_sum(
-    model: "torch.nn.Module", features: Features, labels: Labels, clip: float, *, groups: Labels | None = None
+def clipped_gradient_sum(  # noqa: PLR0913 - what a sum is made of, the last two by name
+    model: "torch.nn.Module",
+    features: Records,
+    labels: Records,
+    clip: float,
+    *,
+    groups: Labels | None = None,
+    loss: Loss | None = None,
 ) -> GradientSum:
     """Sum the records' clipped gradients at the model's current parameters; the module states the guarantee.
 
-    `features` is [n, ...] as the model takes it, `labels` int [n]. A plain `torch.nn.Linear` takes the closed form in
-    float64; any other module takes Opacus' grad sampler in micro-batches, in the module's own precision (dropout off).
-    With `groups`, int [n], such as the customer of each record, the gradients of one group are added before clipping:
-    replacing a whole group's contribution by zero moves the sum by at most `clip`. The model is left as it was.
+    `features` is [n, ...] as the model takes it, or a tuple or dict of such arrays, floating or integers. `labels` is
+    int [n], and the loss cross-entropy; or anything that `loss` takes: it gets what the model gives for records, and
+    their labels, and gives one value a record. A plain `torch.nn.Linear` takes the closed form; any other module
+    computes in its own precision, but for half precision, which is widened to float32. Dropout is off; BatchNorm has to
+    be in evaluation mode. With `groups`, int [n], such as the customer of each record, the gradients of one group are
+    added before clipping: leaving out a whole group moves the sum by at most `clip`. The model is left as it was.
     """
-    _check(features, labels, clip)
-    if groups is not None and (groups.shape != labels.shape or groups.dtype.kind not in "iu"):
-        raise ValueError(f"groups are {groups.dtype} {groups.shape}; they must be integers, one for each record")
+    count = _check(features, labels, clip, groups, labelled=loss is None)
     total = np.zeros(parameter_count(model), dtype=np.float64)
     lost = np.zeros_like(total)
-    records, clipped, dropped = len(labels), 0, max(0, len(labels) - MAX_RECORDS)
-    if len(labels):
-        features, labels = features[:MAX_RECORDS], labels[:MAX_RECORDS]
+    clipped, dropped = 0, max(0, count - MAX_RECORDS)
+    if count:
+        records = mapped(lambda array: array[:MAX_RECORDS], (features, labels))
         sizes = None
         if groups is not None:
-            order, sizes = _together(groups, len(labels))
-            features, labels = features[order], labels[order]
-        for block_sum, block_clipped, block_dropped in _blocks(model, features, labels, clip, sizes):
+            order, sizes = _together(groups[:MAX_RECORDS])
+            records = mapped(lambda array: array[order], records)
+        for block_sum, block_clipped, block_dropped in _blocks(model, records, loss, clip, sizes):
             owed = block_sum - lost
             grown = total + owed
             lost = (grown - total) - owed
@@ -83,7 +95,7 @@ def clipped_gradient_sum(
             clipped += block_clipped
             dropped += block_dropped
     unit = "record" if groups is None else "customer"
-    return GradientSum(total, records, clip, clipped, dropped, unit)
+    return GradientSum(total, count, clip, clipped, dropped, unit)
 
 
 def clip_scales(norms: Array, clip: float) -> Array:
@@ -105,14 +117,32 @@ Block = tuple[Array, int, int]
 
 
 def _blocks(
-    model: "torch.nn.Module", features: Features, labels: Labels, clip: float, sizes: NDArray[np.int64] | None
+    model: "torch.nn.Module", records: Records, loss: Loss | None, clip: float, sizes: NDArray[np.int64] | None
 ) -> Iterator[Block]:
+    sampler = RecordGradients(model, records, loss)
+    if loss is None and _is_plain(model):
+        few = _Head(model, *sampler.few)
+        each = [row for row, _, _ in few.group_blocks(math.inf, np.ones(len(few.labels), dtype=np.int64))]
+        # what the type does not show, such as a hook for all modules
+        if agree(np.array(each), sampler.few_rows):
+            head = _Head(model, *records)
+            return head.blocks(clip) if sizes is None else head.group_blocks(clip, sizes)
+    rows = sampler.rows(records)
+    return (_clipped(gradients, clip) for gradients in rows) if sizes is None else _group_blocks(rows, sizes, clip)
+
+
+def _is_plain(model: "torch.nn.Module") -> "TypeGuard[torch.nn.Linear]":
+    """Whether this is a linear layer whose trained weight and bias are all that it has."""
     import torch
 
-    if type(model) is torch.nn.Linear and all(p.requires_grad for p in model.parameters()):
-        head = _Head(model, features, labels)
-        return head.blocks(clip) if sizes is None else head.group_blocks(clip, sizes)
-    return _sampled_blocks(model, features, labels, clip, sizes)
+    names = [name for name, _ in travelling(model)]
+    hooks = (value for name, value in vars(model).items() if name.endswith("hooks"))
+    return (
+        type(model) is torch.nn.Linear
+        and names in (["weight", "bias"], ["weight"])
+        and len(names) == len(list(model.parameters()))
+        and not any((*hooks, model._buffers, model._modules, "forward" in vars(model), "weight" in vars(model)))
+    )
 
 
 class _Head:
@@ -120,16 +150,14 @@ class _Head:
 
     def __init__(self, model: "torch.nn.Linear", features: Features, labels: Labels) -> None:
         self._classes, dimension = model.weight.shape
-        if features.shape != (len(labels), dimension):
-            raise ValueError(f"features have shape {features.shape}; the model takes {(len(labels), dimension)}")
         flat = to_vector(model)
         end = self._classes * dimension
         self._weight, self._bias = flat[:end].reshape(self._classes, dimension), flat[end:]
-        self._features, self._labels = features, labels
+        self._features, self.labels = features, labels
 
     def blocks(self, clip: float) -> Iterator[Block]:
         """Of each record alone: its norm is |r| |(x, 1)|, no need to form the product."""
-        for start in range(0, len(self._labels), BLOCK):
+        for start in range(0, len(self.labels), BLOCK):
             x, residual, usable = self._factors(slice(start, start + BLOCK))
             norms = np.where(usable, _norms(residual) * np.hypot(_norms(x), float(len(self._bias) > 0)), np.nan)
             scales = clip_scales(norms, clip)
@@ -148,7 +176,7 @@ class _Head:
 
     def _factors(self, part: slice) -> tuple[Array, Array, NDArray[np.bool_]]:
         x = self._features[part].astype(np.float64)
-        known, y = known_labels(self._labels[part], self._classes)
+        known, y = known_labels(self.labels[part], self._classes)
         usable = np.isfinite(x).all(axis=1) & known
         x[~usable] = 0.0
         return x, _residuals(x @ self._weight.T + (self._bias if len(self._bias) else 0.0), y), usable
@@ -156,15 +184,6 @@ class _Head:
     def _product(self, residual: Array, x: Array) -> Array:
         parts = [(residual.T @ x).ravel()] + ([residual.sum(axis=0)] if len(self._bias) else [])
         return np.concatenate(parts)
-
-
-def _sampled_blocks(
-    model: "torch.nn.Module", features: Features, labels: Labels, clip: float, sizes: NDArray[np.int64] | None
-) -> Iterator[Block]:
-    from fednode_clients.training.opacus_gradients import record_gradients
-
-    rows = record_gradients(model, features, labels)
-    return (_clipped(gradients, clip) for gradients in rows) if sizes is None else _group_blocks(rows, sizes, clip)
 
 
 def _group_blocks(rows: Iterator[Array], sizes: NDArray[np.int64], clip: float) -> Iterator[Block]:
@@ -203,10 +222,10 @@ def _norms(rows: Array) -> Array:
     return norms
 
 
-def _together(groups: Labels, count: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def _together(groups: Labels) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """The order that brings the records of a group together, and how many each group has."""
-    order = np.argsort(groups[:count], kind="stable")
-    _, sizes = np.unique(groups[:count], return_counts=True)
+    order = np.argsort(groups, kind="stable")
+    _, sizes = np.unique(groups, return_counts=True)
     return order, sizes
 
 
@@ -218,12 +237,12 @@ def _residuals(scores: Array, labels: Labels) -> Array:
     return residual
 
 
-def _check(features: Features, labels: Labels, clip: float) -> None:
+def _check(features: Records, labels: Records, clip: float, groups: Labels | None, *, labelled: bool) -> int:
+    """How many records there are."""
     if not (math.isfinite(clip) and clip > 0):
         raise ValueError(f"clip is {clip}; it must be a positive number")
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ValueError(f"labels are {labels.dtype} {labels.shape}; they must be integers, one for each record")
-    if features.ndim < 2 or features.dtype.kind != "f" or len(features) != len(labels):
-        raise ValueError(
-            f"features are {features.dtype} {features.shape} for {len(labels)} labels; give floating rows, one for each"
-        )
+    count = rows_of((features, labels))
+    for name, numbers in (("labels", labels if labelled else None), ("groups", groups)):
+        if numbers is not None and (rows_of(numbers) != count or numbers.ndim != 1 or numbers.dtype.kind not in "iu"):
+            raise ValueError(f"{name} are {numbers.dtype} {numbers.shape}; they must be integers, one for each record")
+    return count

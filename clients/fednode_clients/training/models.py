@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode_clients.training.records import Records, arguments, as_tensors
+
 if TYPE_CHECKING:
     import torch
 
@@ -66,22 +68,28 @@ def load_vector(model: "torch.nn.Module", vector: Vector) -> None:
             parameter.copy_(piece)
 
 
-def predict(model: "torch.nn.Module", features: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The likeliest label of each row, int64 (n,); ties go to the lowest number. The model's mode is put back."""
+def predict(model: "torch.nn.Module", features: Records) -> NDArray[np.int64]:
+    """The likeliest label of each row, int64 (n,); ties go to the lowest number. The model's mode is put back.
+
+    `features` as `clipped_gradient_sum` takes them.
+    """
     import torch
 
-    was_training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    positional, named = arguments(as_tensors(features, dtype)[0])
     try:
         with torch.no_grad():
-            scores = model(torch.from_numpy(np.array(features, dtype=np.float32)))
+            scores = model(*positional, **named)
     finally:
-        model.train(was_training)
+        for module, mode in modes:
+            module.training = mode
     best: NDArray[np.int64] = np.argmax(scores.double().cpu().numpy(), axis=1).astype(np.int64)
     return best
 
 
-def accuracy(model: "torch.nn.Module", features: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+def accuracy(model: "torch.nn.Module", features: Records, labels: NDArray[np.int64]) -> float:
     """Share of rows whose likeliest label is the given one; 0.0 for no rows."""
     return float(np.mean(predict(model, features) == labels)) if len(labels) else 0.0
 
