@@ -11,7 +11,7 @@ from fednode.assemble.planning import Plan
 from fednode.disk.atomic import append_line, write_whole
 from fednode.driver import RoundOutcome
 from fednode.errors import DataError, StoreError
-from fednode.privacy import ChargeRecord, DiscreteGaussianSum, Ledger, epsilon, renyi_epsilon
+from fednode.privacy import ChargeRecord, DiscreteGaussianSum, Ledger, dearest, epsilon, renyi_epsilon
 from fednode.privacy.chain import History
 from fednode.privacy.ledger import read_history
 from fednode.protocol.spec import Terms
@@ -69,9 +69,10 @@ class Spending:
         return replace(self, charges=tuple(charge for charge in self.charges if charge.round_number <= number))
 
     @property
-    def events(self) -> list[DiscreteGaussianSum]:
-        """The event of every charge."""
-        return [charge.event for charge in self.charges]
+    def events(self) -> tuple[DiscreteGaussianSum, ...]:
+        """The events that the price counts: those of the client that paid most."""
+        return dearest(self.charges)
+
 
 
 def round_record(plan: Plan, outcome: RoundOutcome, accuracy: float | None, spent: tuple[float, float]) -> RoundRecord:

@@ -12,7 +12,7 @@ from fednode.privacy.accountant import (
 )
 from fednode.privacy.budget import Budget
 from fednode.privacy.calibrate import NoiseRequest, local_variance
-from fednode.privacy.chain import ChargeRecord, History, LedgerEntry
+from fednode.privacy.chain import ChargeRecord, History, LedgerEntry, dearest
 from fednode.privacy.ledger import Ledger, Receipt
 from fednode.privacy.mechanism import DiscreteGaussianSum, honest_contributors
 
@@ -27,6 +27,7 @@ __all__ = [
     "Receipt",
     "attack_advantage",
     "attack_tpr",
+    "dearest",
     "epsilon",
     "gaussian_epsilon_of_mu",
     "gaussian_mu",

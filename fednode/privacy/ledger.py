@@ -1,7 +1,7 @@
 """The privacy ledger: charge, fsync, then open. A crash may waste budget but never hides any that was spent."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import InitVar, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from fednode.privacy.chain import (
     append_charge,
     append_header,
     append_limit,
+    dearest,
     replay,
 )
 from fednode.privacy.journal import ConfirmedHead, Journal, head_file
@@ -163,20 +164,27 @@ class Ledger:
     @property
     def spent(self) -> float:
         """The epsilon spent so far, at the budget's delta."""
-        return epsilon(self.events, self.budget.delta)
+        return epsilon(self.dearest(), self.budget.delta)
 
     @property
     def renyi_spent(self) -> float:
         """The Renyi bound on what was spent so far, at the budget's delta: the cross-check."""
-        return renyi_epsilon(self.events, self.budget.delta)
+        return renyi_epsilon(self.dearest(), self.budget.delta)
 
-    def check(self, events: Sequence[DiscreteGaussianSum]) -> None:
-        """Raise BudgetExhausted, with the numbers, unless all of `events` fit the budgets. Nothing is spent."""
+    def dearest(self, clients: Collection[str] = ()) -> tuple[DiscreteGaussianSum, ...]:
+        """The events that the price counts: of each task, those of the client that paid most, of `clients` in ours."""
+        return dearest((entry.charge for entry in self.entries), self._task, clients)
+
+    def check(self, events: Sequence[DiscreteGaussianSum], clients: Collection[str] = ()) -> None:
+        """Raise BudgetExhausted, with the numbers, unless all of `events` fit the budgets. Nothing is spent.
+
+        `clients` are those who would pay; without them, whoever has paid most.
+        """
         with self._journal.alone():
             self._catch_up()
-        self._require_fit(events)
+        self._require_fit(events, clients)
         if self._population is not None:
-            self._population.check(events)
+            self._population.check(events, clients)
 
     def charge(self, event: DiscreteGaussianSum, round_number: int, survivors: tuple[str, ...]) -> Receipt:
         """Charge `event` for this round. The charge is on the disk when this returns, so the round may be opened.
@@ -187,12 +195,12 @@ class Ledger:
         """
         if self._population is not None:
             # first all that may refuse here: the population would be charged for nothing
-            self.check((event,))
+            self.check((event,), survivors)
             self._next(event, round_number, survivors)
             self._population.charge(event, round_number, survivors)
         with self._journal.alone():
             self._catch_up()
-            self._require_fit((event,))
+            self._require_fit((event,), survivors)
             self._write(*self._next(event, round_number, survivors))
         after = self.entries[-1].charge.epsilon_after
         return Receipt(self._task, round_number, self.head, after, self.budget.delta, mint=_MINT)
@@ -261,12 +269,12 @@ class Ledger:
     # --- the limit
 
     def _next(self, event: DiscreteGaussianSum, round_number: int, survivors: tuple[str, ...]) -> tuple[History, bytes]:
-        after = self._after((event,))
+        after = self._after((event,), survivors)
         charge = ChargeRecord(round_number, event, survivors, self._clock.time(), after, self._task)
         return append_charge(self._history, charge)
 
-    def _require_fit(self, events: Sequence[DiscreteGaussianSum]) -> None:
-        after = self._after(events)
+    def _require_fit(self, events: Sequence[DiscreteGaussianSum], clients: Collection[str]) -> None:
+        after = self._after(events, clients)
         if not after <= self.budget.epsilon:
             ours = self.name == self.task
             raise BudgetExhausted(
@@ -276,8 +284,9 @@ class Ledger:
                 f"noise, or raise the limit for all to see: fednode ledger limit {self._journal.path}"
             )
 
-    def _after(self, events: Sequence[DiscreteGaussianSum]) -> float:
-        return epsilon((*self.events, *events), self.budget.delta)
+    def _after(self, events: Sequence[DiscreteGaussianSum], clients: Collection[str]) -> float:
+        """What would be spent: by whoever has paid most, or by those who pay now."""
+        return max(self.spent, epsilon((*self.dearest(clients), *events), self.budget.delta))
 
     def _require_same_purpose(self, name: str, budget: Budget) -> None:
         if (self.name, self.budget) == (name, budget):

@@ -8,6 +8,7 @@ from fednode.clock import Clock
 from fednode.errors import BudgetExhausted, StoreError
 from fednode.privacy.accountant import epsilon
 from fednode.privacy.budget import Budget
+from fednode.privacy.chain import dearest
 from fednode.privacy.ledger import Ledger, population_name, read_history
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
@@ -68,7 +69,7 @@ def standing(path: Path, budget: Budget) -> PopulationStanding:
     own = _until_set(budget) if history.header is None else history.budget
     charges = [entry.charge for entry in history.entries]
     runs = len({charge.task for charge in charges})
-    return PopulationStanding(path, own, tuple(charge.event for charge in charges), runs, bool(history.limits))
+    return PopulationStanding(path, own, dearest(charges), runs, bool(history.limits))
 
 
 def open_population(path: Path, budget: Budget, clock: Clock, task: str) -> Ledger:

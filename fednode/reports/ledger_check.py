@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from fednode.errors import DataError, StoreError
-from fednode.privacy import epsilon, renyi_epsilon
+from fednode.privacy import dearest, epsilon, renyi_epsilon
 from fednode.privacy.chain import HEADER_START, ChargeRecord, History
 from fednode.privacy.ledger import read_replay
 from fednode.reports import JSON_NAME
@@ -22,9 +22,9 @@ def verify_lines(path: Path) -> list[str]:
     """
     history = read_ledger(path)
     compared = _compared(path, history)
-    budget, events = history.budget, [entry.charge.event for entry in history.entries]
+    budget, events = history.budget, dearest(entry.charge for entry in history.entries)
     limit = f"{budget.epsilon:g} at delta {budget.delta:g} per {budget.unit}"
-    charges = f"{plural(len(events), 'charge')} of {plural(len({e.charge.task for e in history.entries}), 'run')}"
+    charges = f"{plural(len(history.entries), 'charge')} of {plural(len({e.charge.task for e in history.entries}), 'run')}"
     return [
         f"ledger     {history.name}",
         f"spent      epsilon {bound(epsilon(events, budget.delta))} of {limit}, priced again from {charges}",
@@ -41,7 +41,7 @@ def show_lines(path: Path) -> list[str]:
     dated = [(entry.charge.time, _charge_line(entry.charge)) for entry in history.entries]
     dated += [(one.time, f"limit      epsilon {one.epsilon:g} by {one.by}: {one.reason}") for one in history.limits]
     lines += [f"{moment(when)}  {text}" for when, text in sorted(dated, key=lambda row: row[0])]
-    spent = epsilon([entry.charge.event for entry in history.entries], budget.delta)
+    spent = epsilon(dearest(entry.charge for entry in history.entries), budget.delta)
     return [*lines, f"spent      epsilon {bound(spent)} of {budget.epsilon:g} at delta {budget.delta:g}"]
 
 

@@ -207,3 +207,37 @@ def test_an_unknown_mechanism_is_refused(tmp_path):
         with pytest.raises(ValueError, match="FakeEvent"):
             ledger.charge(FakeEvent(), 1, NAMES)
         assert ledger.events == ()
+
+
+def test_disjoint_clients_compose_by_maximum(tmp_path):
+    others = tuple(f"other-{n:02d}" for n in range(15))
+    with opened(tmp_path / "ledger.jsonl") as ledger:
+        for number, names in enumerate([NAMES, others, NAMES, others, NAMES], start=1):
+            ledger.charge(EVENT, number, names)
+            assert ledger.spent == epsilon([EVENT] * ((number + 1) // 2), 1e-5)
+        assert ledger.renyi_spent == renyi_epsilon([EVENT] * 3, 1e-5)
+        # a client that took part twice has room for one round more than one that took part three times
+        fits = sum(epsilon([EVENT] * count, 1e-5) <= BUDGET.epsilon for count in range(1, 40))
+        ledger.check([EVENT] * (fits - 2), others)
+        with pytest.raises(BudgetExhausted):
+            ledger.check([EVENT] * (fits - 2), NAMES)
+        with pytest.raises(BudgetExhausted):
+            ledger.check([EVENT] * (fits - 2))
+
+
+def test_clients_of_one_name_add_up_over_the_runs_of_a_population(tmp_path):
+    path, two = tmp_path / "records.ledger.jsonl", replace(EVENT, local_variance=2 * EVENT.local_variance)
+    with Ledger.of_population(path, BUDGET, FakeClock(), "one") as first:
+        first.charge(EVENT, 1, NAMES)
+        first.charge(two, 2, tuple(f"other-{n:02d}" for n in range(15)))
+    with Ledger.of_population(path, BUDGET, FakeClock(), "two") as second:
+        second.charge(EVENT, 1, tuple(f"other-{n:02d}" for n in range(15)))
+        assert second.spent == epsilon([EVENT, EVENT], 1e-5)
+
+
+def test_rounds_far_from_a_gaussian_all_count(tmp_path):
+    far = replace(EVENT, failure=1e-9)
+    with opened(tmp_path / "ledger.jsonl") as ledger:
+        ledger.charge(far, 1, NAMES)
+        ledger.charge(far, 2, tuple(f"other-{n:02d}" for n in range(15)))
+        assert ledger.spent == epsilon([far, far], 1e-5)
