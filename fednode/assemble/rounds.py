@@ -74,7 +74,6 @@ class Spending:
         return dearest(self.charges)
 
 
-
 def round_record(plan: Plan, outcome: RoundOutcome, accuracy: float | None, spent: tuple[float, float]) -> RoundRecord:
     """A round as the report has it; `spent` is epsilon and its Renyi bound after the round."""
     local = math.sqrt(plan.terms.local_variance) * 2.0**-plan.terms.grid_bits

@@ -24,7 +24,9 @@ def verify_lines(path: Path) -> list[str]:
     compared = _compared(path, history)
     budget, events = history.budget, dearest(entry.charge for entry in history.entries)
     limit = f"{budget.epsilon:g} at delta {budget.delta:g} per {budget.unit}"
-    charges = f"{plural(len(history.entries), 'charge')} of {plural(len({e.charge.task for e in history.entries}), 'run')}"
+    charges = (
+        f"{plural(len(history.entries), 'charge')} of {plural(len({e.charge.task for e in history.entries}), 'run')}"
+    )
     return [
         f"ledger     {history.name}",
         f"spent      epsilon {bound(epsilon(events, budget.delta))} of {limit}, priced again from {charges}",
