@@ -22,6 +22,11 @@ STRENGTH = {
 }
 """By scheme: who wrote it, what it rests on, and its estimated strength (docs/crypto.md)."""
 
+_HARD = {
+    "ring": ("Ring-LWE is hard at width 3.2, with the sum of the masks known", f"{STRENGTH['ring']} (docs/crypto.md)"),
+    "bfv": ("Ring-LWE is hard with ternary secrets", f"{STRENGTH['bfv']} (docs/crypto.md)"),
+}
+
 ONE_LIE = "one lie gives it the joint secret key, and with that every update of the task, past and to come"
 
 _HONEST_NODE = "only for a node that follows the protocol"
@@ -142,12 +147,19 @@ def _attested(terms: Terms) -> Iterable[Claim]:
 
 
 def _assumed(terms: Terms, params: SumParams, reached: Reached) -> Iterable[Claim]:
-    yield Claim(_colluders(terms.assumed_colluders), "if more do, less noise is secret than was charged for")
+    """The gravest first: what opens single updates, then what weakens the guarantee, then what the world rests on."""
+    unit, ring = UNITS[terms.unit], params.scheme == "ring"
+    yield from () if ring else _assumed_of_bfv(reached)
     yield Claim(
         f"Fewer than {params.threshold} of {params.holders} holders work together",
         "that many, with the node or the network, can open every update",
     )
-    yield from _assumed_of_ring(params) if params.scheme == "ring" else _assumed_of_bfv(reached)
+    yield from _assumed_of_ring(params) if ring else ()
+    yield Claim("The enrolment key is honest", "whoever has it can enrol a crowd around one client")
+    yield Claim(unit.person, unit.otherwise)
+    yield Claim(_colluders(terms.assumed_colluders), "if more do, less noise is secret than was charged for")
+    yield Claim("The operating system's randomness is good, on every machine", "all keys, masks and noise come from it")
+    yield Claim(*_HARD[params.scheme])
     yield Claim(
         "X25519, Ed25519, HKDF-SHA256 and AES-256-GCM are secure",
         "signatures, boxes and keys rest on them; a quantum computer that breaks X25519 opens recorded boxes",
@@ -155,25 +167,17 @@ def _assumed(terms: Terms, params: SumParams, reached: Reached) -> Iterable[Clai
     yield Claim(
         "Hashes, and streams keyed by a hash, behave like random functions", "the public polynomials are made from them"
     )
-    yield Claim("The operating system's randomness is good, on every machine", "all keys, masks and noise come from it")
-    yield Claim("The enrolment key is honest", "whoever has it can enrol a crowd around one client")
-    unit = UNITS[terms.unit]
-    yield Claim(unit.person, unit.otherwise)
 
 
 def _assumed_of_ring(params: SumParams) -> Iterable[Claim]:
     enough = corrupt_holders(params.threshold, params.holders) + 1
     few = "No holder is corrupt" if enough == 1 else f"Fewer than {enough} of {params.holders} holders are corrupt"
     yield Claim(f"{few}, if the node lies", "with more it can have two sums opened, and so read one client's update")
-    yield Claim(
-        "Ring-LWE is hard at width 3.2, with the sum of the masks known", f"{STRENGTH['ring']} (docs/crypto.md)"
-    )
     yield Claim("Keys and boxes that holders destroyed are gone", "whoever has them can open recorded rounds")
 
 
 def _assumed_of_bfv(reached: Reached) -> Iterable[Claim]:
     yield Claim("The node follows the protocol", ONE_LIE)
-    yield Claim("Ring-LWE is hard with ternary secrets", f"{STRENGTH['bfv']} (docs/crypto.md)")
     exact = reached.released - reached.spared
     if exact > 0:
         yield Claim(

@@ -17,9 +17,9 @@ from fednode.assemble.study import Arrays, Evaluator
 from fednode.clock import Clock, SkippingClock, SystemClock
 from fednode.driver import Channel, Node, RoundOutcome, Task
 from fednode.errors import FednodeError
-from fednode.live import SOCKET_NAME, LiveView, Tuned, metrics_served
+from fednode.live import SOCKET_NAME, LiveView, RunNumbers, Tuned, metrics_served
 from fednode.observer import Observer, RoundProgress, StopFlag
-from fednode.privacy import Ledger
+from fednode.privacy import Ledger, epsilon, rounds_left
 from fednode.privacy.population import open_population
 from fednode.protocol.envelope import Signer
 from fednode.protocol.model import model_digest
@@ -132,6 +132,18 @@ class Session:
         """What the ledger holds."""
         return Spending.of(self.ledger, self.folder / "ledger.jsonl", self.plan.budget.delta)
 
+    def numbers(self) -> RunNumbers:
+        """What the run has spent and done so far."""
+        budget, planned, rounds = self.plan.budget, self.plan.settings.rounds, self.rounds
+        events = () if self.ledger is None else self.ledger.events
+        return RunNumbers(
+            privacy_epsilon_spent=epsilon(events, budget.delta),
+            privacy_epsilon_limit=budget.epsilon,
+            privacy_rounds_left=rounds_left(events, events[-1], budget.epsilon, budget.delta) if events else planned,
+            rounds_done=len(rounds),
+            round_survivors=len(rounds[-1].survivors) if rounds else 0,
+        )
+
     @contextmanager
     def _stores(self) -> Iterator[Stores]:
         """The stores of updates and model, which the live view shows as long as they are open."""
@@ -141,7 +153,7 @@ class Session:
             # the machine's clock: changes are dated
             stack.enter_context(LiveView(self.folder / SOCKET_NAME, views, SystemClock(), self.tuned.append))
             if metrics is not None:
-                port = stack.enter_context(metrics_served(metrics, self.run_id, views))
+                port = stack.enter_context(metrics_served(metrics, self.run_id, views, self.numbers))
                 log.info("metrics are served at http://%s:%d/metrics", metrics.rpartition(":")[0], port)
             yield stores
 

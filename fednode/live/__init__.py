@@ -6,7 +6,7 @@ end the run, and of a sealed update only size and digest leave the node.
 
 from fednode.live.client import LiveNode, live_runs
 from fednode.live.knobs import Knob, Limited, guard_knobs, limit_knobs, memory_knobs
-from fednode.live.metrics import exposition, metrics_served
+from fednode.live.metrics import RunNumbers, exposition, metrics_served
 from fednode.live.server import SOCKET_NAME, LiveView
 from fednode.live.stats import Extras, Inspectable, StoreStats, StoreView, Tuned
 
@@ -18,6 +18,7 @@ __all__ = [
     "Limited",
     "LiveNode",
     "LiveView",
+    "RunNumbers",
     "StoreStats",
     "StoreView",
     "Tuned",

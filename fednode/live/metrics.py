@@ -1,4 +1,4 @@
-"""The numbers of the stores for Prometheus: as text, and on an HTTP endpoint while a run lasts."""
+"""The numbers of a run and of its stores for Prometheus: as text, and on an HTTP endpoint while a run lasts."""
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -45,11 +45,26 @@ _FAMILIES: Final = (
 )
 
 
-class _StoreCollector(Collector):
+class RunNumbers(NamedTuple):
+    """What a run has spent and done so far; each is a gauge of its name."""
+
+    privacy_epsilon_spent: float
+    privacy_epsilon_limit: float
+    privacy_rounds_left: int
+    """How many more rounds like the last fit the limit."""
+    rounds_done: int
+    round_survivors: int
+    """Clients whose updates were in the last round."""
+
+
+Numbers = Callable[[], RunNumbers] | None
+
+
+class _RunCollector(Collector):
     """Reads the numbers anew for each page."""
 
-    def __init__(self, run: str, stores: Callable[[], Mapping[str, StoreStats]]) -> None:
-        self._run, self._stores = run, stores
+    def __init__(self, run: str, stores: Callable[[], Mapping[str, StoreStats]], numbers: Numbers) -> None:
+        self._run, self._stores, self._numbers = run, stores, numbers
 
     def describe(self) -> list[Metric]:
         """Nothing: no store is read when the collector is registered."""
@@ -60,6 +75,8 @@ class _StoreCollector(Collector):
         info = GaugeMetricFamily("fednode_run_info", "The run that these numbers are of.", labels=("run",))
         info.add_metric((_label(self._run),), 1)
         yield info
+        for name, value in self._numbers()._asdict().items() if self._numbers else ():
+            yield GaugeMetricFamily(f"fednode_{name}", f"{name.replace('_', ' ').capitalize()}.", value=value)
         stores = self._stores()
         for name, kind, text, read in _FAMILIES:
             known = [(store, value) for store, stats in stores.items() if (value := read(stats)) is not None]
@@ -72,18 +89,18 @@ class _StoreCollector(Collector):
 
 def exposition(run: str, stores: Mapping[str, StoreStats]) -> str:
     """The numbers in the text format of Prometheus."""
-    return generate_latest(_registry(run, lambda: stores)).decode()
+    return generate_latest(_registry(run, lambda: stores, None)).decode()
 
 
 @contextmanager
-def metrics_served(address: str, run: str, stores: Mapping[str, Inspectable]) -> Iterator[int]:
-    """Serve the numbers of `stores` at http://ADDRESS/metrics inside the block; gives the port.
+def metrics_served(address: str, run: str, stores: Mapping[str, Inspectable], numbers: Numbers = None) -> Iterator[int]:
+    """Serve the `numbers` of the run and those of `stores` at http://ADDRESS/metrics inside the block; gives the port.
 
     `address` is HOST:PORT; port 0 takes any that is free. Nothing but numbers and names of stores leaves the node.
     Raises `ConfigError` for an address that cannot be used.
     """
     host, _, port = address.rpartition(":")
-    registry = _registry(run, lambda: {name: store.stats() for name, store in dict(stores).items()})
+    registry = _registry(run, lambda: {name: store.stats() for name, store in dict(stores).items()}, numbers)
     try:
         server = _MetricsServer(host.strip("[]"), int(port), registry)
         server.start("fednode-metrics")
@@ -108,9 +125,9 @@ class _Quiet(WSGIRequestHandler):
         """Log nothing: a scrape is no event of the run."""
 
 
-def _registry(run: str, stores: Callable[[], Mapping[str, StoreStats]]) -> CollectorRegistry:
+def _registry(run: str, stores: Callable[[], Mapping[str, StoreStats]], numbers: Numbers) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(_StoreCollector(run, stores))
+    registry.register(_RunCollector(run, stores, numbers))
     return registry
 
 

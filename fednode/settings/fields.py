@@ -176,7 +176,7 @@ class SettingFields(BaseModel):
     metrics: HttpAddress | None = _setting(
         _CACHING,
         None,
-        "Serve the caches' numbers to Prometheus while the run lasts, at PORT of this machine or HOST:PORT.",
+        "Serve the numbers of run and caches to Prometheus while the run lasts, at PORT of this machine or HOST:PORT.",
     )
 
     min_noise: Real = _setting(

@@ -211,6 +211,7 @@ def test_a_run_can_be_scraped_while_it_lasts_and_not_afterwards(tmp_path):
     result = run_inproc(small_settings(tmp_path, rounds=1, metrics=port), Scraping(), StopFlag())
     assert result.error is None
     assert f'fednode_run_info{{run="{result.folder.name}"}} 1.0' in pages[0]
+    assert "fednode_rounds_done 1.0" in pages[0] and "fednode_round_survivors 4.0" in pages[0]
     assert 'fednode_cache_loads_total{store="downloads"} 2.0' in pages[0]
     with pytest.raises(URLError):
         urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20)

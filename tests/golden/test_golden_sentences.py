@@ -97,6 +97,8 @@ COMMANDS = [
     "fednode predict junk hello",
     "fednode predict junk hello ' '",
     "fednode predict bare hello",
+    "fednode report nowhere",
+    "fednode report junk",
     "fednode ledger verify nowhere",
     "fednode ledger verify empty.csv",
     "fednode ledger verify good.csv",

@@ -13,7 +13,7 @@ from prometheus_client import parser
 
 from fednode.cache import Limits, MemoryBackend
 from fednode.errors import ConfigError
-from fednode.live import StoreStats, StoreView, exposition, metrics_served
+from fednode.live import RunNumbers, StoreStats, StoreView, exposition, metrics_served
 from fednode.live.bounded_server import BoundedServer
 
 FULL = StoreStats(
@@ -160,3 +160,18 @@ def test_without_a_thread_nothing_is_served_and_the_port_is_free(monkeypatch: py
         with pytest.raises(ConfigError, match=r"127\.0\.0\.1:0"), metrics_served("127.0.0.1:0", "run-1", {}):
             pass
     assert len(list(Path("/dev/fd").iterdir())) == open_before
+
+
+def test_what_the_run_has_spent_and_done_is_served_with_it() -> None:
+    numbers = [RunNumbers(0.0, 8.0, 20, 0, 0), RunNumbers(1.5, 8.0, 19, 1, 17)]
+    with metrics_served("127.0.0.1:0", "run-1", {}, lambda: numbers.pop(0)) as port:
+        assert scraped(port)["fednode_privacy_rounds_left"] == 20
+        found = scraped(port)
+    assert found == {
+        "fednode_run_info": 1,
+        "fednode_privacy_epsilon_spent": 1.5,
+        "fednode_privacy_epsilon_limit": 8,
+        "fednode_privacy_rounds_left": 19,
+        "fednode_rounds_done": 1,
+        "fednode_round_survivors": 17,
+    }

@@ -86,3 +86,13 @@ def test_the_plan_names_the_scheme_what_it_withstands_and_its_warnings() -> None
     reference = "\n".join(plan_run(RunSettings(scheme="bfv")).lines())
     assert "warning     bfv does not withstand a node that lies: one lie gives it the joint secret key" in reference
     assert "warning" not in "\n".join(plan_run(RunSettings()).lines())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "gravest"),
+    [("ring", "Fewer than 4 of 5 holders work together"), ("bfv", "The node follows the protocol")],
+)
+def test_what_opens_single_updates_is_the_gravest_assumption(scheme: str, gravest: str) -> None:
+    assumed = list(found(claimed(scheme=scheme).assumed))
+    assert assumed[0] == gravest
+    assert assumed.index("The enrolment key is honest") < assumed.index("At most 1 survivor reveals its noise")
