@@ -37,7 +37,8 @@ def parse_report(data: bytes) -> RunRecord:
         return _checked(RunRecord, report["run"])
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"the report cannot be read ({type(error).__name__}); make it again from the run's ledger"
+            f"the report cannot be read ({type(error).__name__}); remove it, and `fednode report` makes it again from "
+            "the notes of the run"
         ) from error
 
 
