@@ -203,6 +203,7 @@ def _rounds(session: Session, spending: Spending) -> list[RoundRecord]:
 def _priced(spending: Spending, record: RoundRecord) -> RoundRecord:
     """The record with what the ledger's own lines say was spent by the end of this round."""
     then = spending.until(record.round)
+    record = replace(record, charged=any(charge.round_number == record.round for charge in spending.charges))
     if record.epsilon_after == (then.charges[-1].epsilon_after if then.charges else 0.0):
         return record
     return replace(record, epsilon_after=then.epsilon, renyi_after=then.renyi)

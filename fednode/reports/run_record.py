@@ -6,7 +6,6 @@ Numbers are finite floats or integers; `render_json` refuses anything else and n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from fednode.reasons import Reason
@@ -34,7 +33,8 @@ class RoundRecord:
     `rejected` sent something that cannot be accepted, `discarded` something harmless that is not needed (a repeat, a
     late one), `lost` never answered. `noise_planned` and `noise_added` are standard deviations of the noise in each
     coordinate of the sum, in model units: of the fewest survivors less the assumed colluders, and of all updates that
-    arrived and were kept. `epsilon_after` and `renyi_after` are cumulative. Bytes are means over clients.
+    arrived and were kept. `epsilon_after` and `renyi_after` are cumulative; a round that was `charged`
+    leaves them as they are where others of its clients have paid more. Bytes are means over clients.
     `asked_again` counts how often clients were asked once more for an update that had found no room. `model_digest` is
     that of the model that was saved after the round, "" if none was.
     """
@@ -58,6 +58,7 @@ class RoundRecord:
     bytes_down: int = 0
     seconds: float = 0.0
     asked_again: int = 0
+    charged: bool = False
     model_digest: str = ""
 
     @property
@@ -284,9 +285,7 @@ class RunRecord:
     @property
     def charged(self) -> tuple[RoundRecord, ...]:
         """The rounds that cost budget."""
-        before = (0.0, *(entry.epsilon_after for entry in self.rounds))
-        spent = (later > earlier for earlier, later in pairwise(before))
-        return tuple(entry for entry, cost in zip(self.rounds, spent, strict=True) if cost)
+        return tuple(entry for entry in self.rounds if entry.charged)
 
     @property
     def charged_in_vain(self) -> tuple[RoundRecord, ...]:

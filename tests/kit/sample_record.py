@@ -44,6 +44,7 @@ def sample_round(number: int, spent: float, **changes: object) -> RoundRecord:
         bytes_up=1_871_034,
         bytes_down=102_400,
         seconds=2.41,
+        charged=True,
     )
     return replace(entry, **changes)  # type: ignore[arg-type]
 
@@ -121,6 +122,7 @@ def _rounds() -> list[RoundRecord]:
         holders_silent=(),
         noise_added=0.0,
         epsilon_after=rounds[7].epsilon_after,
+        charged=False,
         renyi_after=rounds[7].renyi_after,
         accuracy=None,
     )

@@ -87,6 +87,12 @@ def test_injected_faults_are_named(faults: list[str], words: str) -> None:
     assert "injected" not in statement(replace(sample_record(), settings={"faults": []}))
 
 
+def test_a_round_counts_as_charged_also_where_it_raised_nobodys_cost() -> None:
+    record = of_rounds(0, 15)
+    level = replace(record, rounds=tuple(replace(entry, epsilon_after=0.5) for entry in record.rounds))
+    assert [entry.round for entry in level.charged] == [1, 16] and len(level.charged_in_vain) == 1
+
+
 def test_one_version_is_not_together() -> None:
     assert "1 model version, one" in (text := statement(of_rounds(0))) and "It is differentially private with" in text
 
@@ -94,7 +100,7 @@ def test_one_version_is_not_together() -> None:
 @pytest.mark.parametrize("numbers", [(8,), ()])
 def test_a_run_that_released_and_charged_nothing_promises_nothing(numbers: tuple[int, ...]) -> None:
     record = of_rounds(*numbers)
-    text = statement(replace(record, rounds=tuple(replace(entry, epsilon_after=0.0) for entry in record.rounds)))
+    text = statement(record)
     assert "no model version was published" in text
     assert "Nothing was charged to the budget of epsilon = 8 at delta = 1e-5." in text
     assert "differentially private" not in text and "epsilon spent" not in text
