@@ -10,17 +10,8 @@ from fednode.assemble.session import Session
 from fednode.errors import FednodeError
 from fednode.reports import RunRecord, summary_rows, write_reports
 
-_FILES = (
-    "report.html",
-    "report.json",
-    "registry.yaml",
-    "ledger.csv",
-    "model.safetensors",
-    "preparation.safetensors",
-    "ledger.jsonl",
-    "run.log",
-    "config.toml",
-)
+_FILES = ("report.html", "report.json", "registry.yaml", "ledger.csv", "model.safetensors", "preparation.safetensors",
+          "ledger.jsonl", "run.log", "config.toml")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,149 +1,112 @@
-"""Four plots as inline SVG: the same record gives the same bytes, and colours follow the page's theme.
+"""Four plots of a run, as numbers and places; `templates/plot.html` draws them in the colours of the page."""
 
-matplotlib has no CSS variables: it draws in stand-in colours, which are replaced by variables afterwards.
-"""
-
-import io
-import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass
+from typing import Literal
 
 from fednode.reports.run_record import RoundRecord, RunRecord
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+LEFT, RIGHT, TOP, BOTTOM = 46, 460, 34, 230
+"""The field between the axes, in the units of the drawing, which is 470 wide and 270 high."""
 
-_INK, _FAINT, _FIRST, _SECOND, _LIMIT = "#010101", "#020202", "#030303", "#040404", "#050505"
-_THEME = {_INK: "--ink", _FAINT: "--line", _FIRST: "--first", _SECOND: "--second", _LIMIT: "--limit"}
-_STYLE = {
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "font.size": 9.0,
-    "grid.color": _FAINT,
-    "grid.linewidth": 0.6,
-    "hatch.color": _LIMIT,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 3.5,
-    "svg.fonttype": "none",
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
-}
-Draw = Callable[["Axes"], None]
-Plot = Callable[[RunRecord], str]
+Points = tuple[tuple[int, float], ...]
 
 
-def accuracy_plot(record: RunRecord) -> str:
-    """Accuracy on the test set after each round, in per cent."""
-    measured = [(entry.round, 100 * entry.accuracy) for entry in record.rounds if entry.accuracy is not None]
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One kind of mark at (round, value); `colour` is a class of the style sheet."""
 
-    def draw(axes: "Axes") -> None:
-        axes.plot(*zip(*measured, strict=True), color=_FIRST, marker="o", label="accuracy")
-        axes.set_ylim(0, 100)
-        axes.set_ylabel("accuracy, %")
-
-    return _svg("accuracy", record.rounds, draw) if measured else ""
+    label: str
+    kind: Literal["line", "bars", "dashes", "level"]
+    colour: str
+    points: Points
 
 
-def epsilon_plot(record: RunRecord) -> str:
-    """Epsilon spent after each round: what is charged, the Renyi bound, and the limit."""
-    claim, rounds = record.guarantee, _numbers(record.rounds)
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """What is drawn over the rounds `first` to `last`, and `empty`, what is said if there is nothing to draw."""
 
-    def draw(axes: "Axes") -> None:
-        axes.axhline(claim.epsilon_limit, color=_LIMIT, linestyle="--", label="limit")
-        axes.plot(rounds, [entry.epsilon_after for entry in record.rounds], color=_FIRST, marker="o", label="charged")
-        reference = [entry.renyi_after for entry in record.rounds]
-        axes.plot(rounds, reference, color=_SECOND, marker="s", linestyle=":", label="Renyi bound")
-        axes.set_ylim(0, 1.08 * max(claim.epsilon_limit, *(entry.epsilon_after for entry in record.rounds)))
-        axes.set_ylabel("epsilon spent")
+    title: str
+    axis: str
+    empty: str
+    first: int
+    last: int
+    series: tuple[Series, ...]
+    least_top: float = 0.0
 
-    return _svg("epsilon", record.rounds, draw) if rounds else ""
+    @property
+    def drawn(self) -> bool:
+        """Whether anything but a level is there."""
+        return any(series.points for series in self.series if series.kind != "level")
 
+    @property
+    def top(self) -> float:
+        """The value at the upper end of the axis."""
+        return max([self.least_top] + [1.08 * value for series in self.series for _, value in series.points]) or 1.0
 
-def noise_plot(record: RunRecord) -> str:
-    """Noise in the released sums: planned, and added by the survivors."""
-    released, rounds = record.released, _numbers(record.released)
+    @property
+    def width(self) -> float:
+        """The width of a bar."""
+        return 0.7 * (self.x(1) - self.x(0))
 
-    def draw(axes: "Axes") -> None:
-        axes.bar(rounds, [entry.noise_added for entry in released], color=_FIRST, width=0.7, label="added")
-        planned = [entry.noise_planned for entry in released]
-        axes.plot(
-            rounds, planned, color=_LIMIT, marker="_", markersize=9, markeredgewidth=1.8, linestyle="", label="planned"
-        )
-        axes.set_ylim(0, 1.12 * max(planned + [entry.noise_added for entry in released]))
-        axes.set_ylabel("noise in the sum")
+    def x(self, number: float) -> float:
+        """The place of a round."""
+        return LEFT + (RIGHT - LEFT) * (number - self.first + 0.7) / (self.last - self.first + 1.4)
 
-    return _svg("noise", record.rounds, draw) if rounds else ""
+    def y(self, value: float) -> float:
+        """The place of a value."""
+        return BOTTOM - (BOTTOM - TOP) * value / self.top
 
+    @property
+    def numbers(self) -> list[int]:
+        """The rounds that the axis names."""
+        step = max(1, int(_step((self.last - self.first + 1) / 8)))
+        return [number for number in range(self.first, self.last + 1) if number % step == 0 or self.last == self.first]
 
-def survivors_plot(record: RunRecord) -> str:
-    """Survivors of each round, released or failed, and the floor."""
-
-    def draw(axes: "Axes") -> None:
-        _survivor_bars(axes, record.released, "released", {"color": _FIRST})
-        failed = tuple(entry for entry in record.rounds if not entry.released)
-        _survivor_bars(axes, failed, "failed", {"facecolor": "none", "edgecolor": _LIMIT, "hatch": "////"})
-        axes.axhline(record.mechanism.min_survivors, color=_LIMIT, linestyle="--", label="floor")
-        axes.set_ylim(0, 1.08 * max(record.mechanism.min_survivors, *(entry.invited for entry in record.rounds)))
-        axes.set_ylabel("survivors")
-
-    return _svg("survivors", record.rounds, draw) if record.rounds else ""
-
-
-PLOTS: tuple[tuple[str, Plot, str], ...] = (
-    ("Accuracy per round", accuracy_plot, "No accuracy was measured."),
-    ("Epsilon spent, and the limit", epsilon_plot, "No round ended."),
-    ("Noise planned and noise really added", noise_plot, "No round was released."),
-    ("Survivors per round, and the floor", survivors_plot, "No round ended."),
-)
-"""For each plot its title, its function (SVG, or "" for nothing to draw), and what the page shows in place of it."""
+    @property
+    def levels(self) -> list[float]:
+        """The values that the axis names."""
+        step = _step(self.top / 5)
+        return [step * count for count in range(math.floor(self.top / step) + 1)]
 
 
-def _survivor_bars(axes: "Axes", rounds: tuple[RoundRecord, ...], label: str, look: dict[str, Any]) -> None:
-    if rounds:
-        axes.bar(_numbers(rounds), [len(entry.survivors) for entry in rounds], width=0.7, label=label, **look)
+def plots_of(record: RunRecord) -> tuple[Plot, ...]:
+    """Accuracy, epsilon, noise and survivors, round by round."""
+    rounds, released = record.rounds, record.released
+    first, last = (rounds[0].round, rounds[-1].round) if rounds else (1, 1)
+    failed = tuple(one for one in rounds if not one.released)
+    limit, floor = record.guarantee.epsilon_limit, float(record.mechanism.min_survivors)
+
+    def plot(title: str, axis: str, empty: str, *series: Series, least_top: float = 0.0) -> Plot:
+        return Plot(title, axis, empty, first, last, tuple(one for one in series if one.points), least_top)
+
+    accuracy = tuple((one.round, 100 * one.accuracy) for one in rounds if one.accuracy is not None)
+    return (
+        plot("Accuracy per round", "accuracy, %", "No accuracy was measured.",
+             Series("accuracy", "line", "first", accuracy), least_top=100.0),
+        plot("Epsilon spent, and the limit", "epsilon spent", "No round ended.",
+             Series("charged", "line", "first", _values(rounds, "epsilon_after")),
+             Series("Renyi bound", "line", "second", _values(rounds, "renyi_after")),
+             Series("limit", "level", "limit", ((first, limit),))),
+        plot("Noise planned and noise really added", "noise in the sum", "No round was released.",
+             Series("added", "bars", "first", _values(released, "noise_added")),
+             Series("planned", "dashes", "limit", _values(released, "noise_planned"))),
+        plot("Survivors per round, and the floor", "survivors", "No round ended.",
+             Series("released", "bars", "first", _survivors(released)),
+             Series("failed", "bars", "hollow", _survivors(failed)),
+             Series("floor", "level", "limit", ((first, floor),))),
+    )  # fmt: skip
 
 
-def _numbers(rounds: tuple[RoundRecord, ...]) -> list[int]:
-    return [entry.round for entry in rounds]
+def _values(rounds: tuple[RoundRecord, ...], name: str) -> Points:
+    return tuple((one.round, getattr(one, name)) for one in rounds)
 
 
-def _svg(name: str, rounds: tuple[RoundRecord, ...], draw: Draw) -> str:
-    # Figure in place of pyplot: it needs no window system and keeps no global state
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"fednode-{name}"}):
-        figure = Figure(figsize=(4.7, 2.7), layout="constrained")
-        axes = figure.subplots()
-        draw(axes)
-        axes.set_xlabel("round")
-        axes.set_xlim(rounds[0].round - 0.7, rounds[-1].round + 0.7)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
-        if len(axes.get_legend_handles_labels()[1]) > 1:
-            figure.legend(loc="outside upper left", ncols=3, handlelength=1.6, columnspacing=1.4)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(name, out.getvalue())
+def _survivors(rounds: tuple[RoundRecord, ...]) -> Points:
+    return tuple((one.round, float(len(one.survivors))) for one in rounds)
 
 
-def _inline(name: str, document: str) -> str:
-    """The `<svg>` element alone: without namespaces and metadata, with unique ids and the theme's colours."""
-    svg = document[document.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    svg = re.sub(r'\sid="(?!m|p|h)\w*"', "", svg)
-    svg = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", svg)
-    svg = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r'\1 aria-hidden="true"', svg)
-    for stand_in, variable in _THEME.items():
-        svg = svg.replace(stand_in, f"var({variable})")
-    return svg.strip()
+def _step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10 times a power of ten that is not below `least`."""
+    unit = 10.0 ** math.floor(math.log10(least))
+    return next(unit * count for count in (1, 2, 5, 10) if unit * count >= least)
