@@ -115,8 +115,9 @@ def load_dataset(chosen: DataSettings) -> Dataset:
 
 
 def deal(chosen: DataSettings, dataset: Dataset) -> Shares:
-    """Which records each client holds. A customer that is the unit is dealt whole, under its most frequent label."""
-    if chosen.unit != "customer":
+    """Which records each client holds. Where a column names customers, each is dealt whole, under its most frequent
+    label."""
+    if chosen.customer_column is None:
         return _dealt(chosen, dataset.train.labels)
     customers = dataset.train.customers
     counts = np.zeros((int(customers.max()) + 1, len(dataset.labels)), dtype=np.int64)

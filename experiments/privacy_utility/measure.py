@@ -1,6 +1,7 @@
 """One figure: a whole encrypted run of the product in this process, or the reference without privacy."""
 
 import math
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,8 @@ def measure(row: Row, seed: int, root: Path, work: Path) -> Figure:
 def settings_of(row: Row, seed: int, root: Path, work: Path) -> RunSettings:
     """The settings of the row's run; its preparation is made if it is not there."""
     values = data_settings(row.data, root, work, hashed=row.hashed) | dict(row.settings)
-    values |= {"seed": seed, "out": work / "runs"}
+    # a ledger of its own for each figure: the sets are public, and figures are not to share a budget
+    values |= {"seed": seed, "out": work / "runs", "population": f"figure-{secrets.token_hex(8)}"}
     if row.kind == "local":
         values["epsilon"] = shared_epsilon(float(str(row.settings["epsilon"])), int(str(row.settings["clients"])))
     if row.prepared:

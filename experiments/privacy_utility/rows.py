@@ -32,7 +32,7 @@ def _silos(epsilon: float) -> dict[str, object]:
 
 
 def _thousand(**more: object) -> dict[str, object]:
-    return {"clients": 1000, "epsilon": 2.0, "unit": "client", **more}
+    return {"clients": 1000, "epsilon": 2.0, "unit": "client", "rounds": 15, "local_rate": 0.5, **more}
 
 
 ROWS: dict[str, Row] = {
@@ -45,7 +45,10 @@ ROWS: dict[str, Row] = {
     "banking77-hashed-eps8": Row("banking77", 84.5, hashed=True, settings=_silos(8.0)),
     "banking77-hashed-eps2-local": Row("banking77", kind="local", hashed=True, settings=_silos(2.0)),
     "multidogo-conversations-eps2": Row(
-        "multidogo", 90.0, prepared=True, settings={"clients": 8912, "epsilon": 2.0, "unit": "client"}
+        "multidogo",
+        90.0,
+        prepared=True,
+        settings={"clients": 8912, "epsilon": 2.0, "unit": "client", "customer_column": "customer", "rounds": 20},
     ),
     "banking77-clients1000-iid-eps2": Row("banking77", 79.0, prepared=True, settings=_thousand()),
     "banking77-clients1000-dirichlet-eps2": Row(

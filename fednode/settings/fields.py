@@ -118,7 +118,7 @@ class SettingFields(BaseModel):
     data_dir: Location | None = _setting(_DATA, None, "Folder with the files of banking77.")
     text_column: Name = _setting(_DATA, "text", "The CSV column with the message.")
     label_column: Name = _setting(_DATA, "label", "The CSV column with the intent.")
-    customer_column: Name | None = _setting(_DATA, None, "The CSV column with the customer, for --unit customer.")
+    customer_column: Name | None = _setting(_DATA, None, "The CSV column with the customer: each is dealt whole.")
     vectors: Location | None = _setting(_DATA, None, "Sentence vectors (.npz) in place of hashed features.")
     preparation: Location | None = _setting(_DATA, None, "Public whitening and start, from `fednode prepare`.")
     features: Whole = _setting(_DATA, 1024, "Length of a hashed feature vector.", ge=16, le=65536)

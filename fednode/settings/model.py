@@ -54,10 +54,10 @@ def _survivors(settings: SettingFields) -> Iterator[ClashError]:
 
 
 def _unit(settings: SettingFields) -> Iterator[ClashError]:
-    if settings.customer_column is not None and settings.unit != "customer":
+    if settings.customer_column is not None and settings.unit == "record":
         yield ClashError(
             ("customer_column", "unit"),
-            f"customer_column would do nothing: the run protects a {settings.unit}; set unit to customer, or leave "
+            "customer_column would do nothing: the run protects a record; set unit to customer or client, or leave "
             "customer_column out",
         )
 

@@ -53,6 +53,12 @@ def test_the_records_of_a_customer_go_to_one_client_and_every_record_to_one(tmp_
         assert [len(one) for one in whose] == [CUSTOMERS // 4] * 4
 
 
+def test_a_client_for_each_customer_holds_the_records_of_that_one(tmp_path):
+    experiment = experiment_of(settings_of(tmp_path, unit="client", clients=CUSTOMERS))
+    whose = [tuple(set(experiment.customers(client).tolist())) for client in range(CUSTOMERS)]
+    assert sorted(whose) == [(customer,) for customer in range(CUSTOMERS)]
+
+
 def test_leaving_one_customer_out_moves_the_sum_of_its_client_by_at_most_the_clip(tmp_path):
     experiment, clip = experiment_of(settings_of(tmp_path)), 0.7
     model, moved = linear_head(64, 3), []

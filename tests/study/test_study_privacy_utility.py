@@ -46,7 +46,7 @@ def test_figures_are_kept_and_judged(tmp_path):
 def test_every_row_is_made_of_settings_that_exist():
     assert set(GAPS) | {other for other, _, _ in GAPS.values()} <= set(ROWS)
     for row in ROWS.values():
-        assert set(row.settings) <= set(RunSettings.model_fields) | {"unit"}
+        assert set(row.settings) <= set(RunSettings.model_fields)
 
 
 def test_multidogo_keeps_turns_of_one_service_intent_with_their_conversation(tmp_path):
