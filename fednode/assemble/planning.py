@@ -17,6 +17,7 @@ from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
 from fednode.reports.figures import LOOSER, bound, plural
+from fednode.reports.ledger_check import groups_line
 from fednode.settings import RunSettings
 from fednode.units import UNITS
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
@@ -66,6 +67,7 @@ class Plan:
             "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: {unit.zeroed}",
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
+            "together": f"{groups_line(least, settings.delta, unit.name)}, with the fewest survivors",
             "population": self.population.line(),
             "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",

@@ -20,7 +20,7 @@ from fednode.errors import (
     TooFewHolders,
     TooFewSurvivors,
 )
-from fednode.privacy import Budget, attack_advantage, attack_tpr, epsilon, gaussian_mu, group_epsilon, rounds_left
+from fednode.privacy import Budget, attack_advantage, attack_tpr, epsilon, gaussian_mu, rounds_left
 from fednode.protocol.headroom import OVERFLOW_CHANCE, SAMPLER_DISTANCE
 from fednode.protocol.spec import Terms, rounded_norm
 from fednode.reports import (
@@ -29,7 +29,6 @@ from fednode.reports import (
     AuditFound,
     Claims,
     DeltaPrice,
-    GroupPrice,
     Guarantee,
     Mechanism,
     RoundRecord,
@@ -40,6 +39,7 @@ from fednode.reports import (
     parse_report,
 )
 from fednode.reports.figures import moment, plural
+from fednode.reports.ledger_check import group_prices
 from fednode.settings import RunSettings
 from fednode.units import UNITS
 from fednode_crypto import params_from_dict
@@ -57,7 +57,7 @@ UNFINISHED = "unfinished"
 """The outcome of a run whose end nobody noted."""
 
 NO_MODEL = "no model was saved"
-_DELTAS, _GROUPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8), (2, 5, 10)
+_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
 _UNKNOWN = "it was charged, and nothing is known of how it ended"
 
 
@@ -276,16 +276,16 @@ def _guarantee(budget: Budget, rounds: int) -> Guarantee:
 
 def _priced_guarantee(claim: Guarantee, spending: Spending) -> Guarantee:
     events, limit = spending.events, claim.epsilon_limit
-    mu = gaussian_mu(events)
+    mu, groups = gaussian_mu(events), group_prices(events, claim.delta)
     return replace(
         claim,
         epsilon=spending.epsilon,
         renyi=spending.renyi,
         attack_advantage=attack_advantage(mu),
         attack_tpr=attack_tpr(mu, 0.01),
-        replace_one=_finite(group_epsilon(events, claim.delta, 2)),
+        replace_one=groups[0].epsilon,
         deltas=tuple(DeltaPrice(delta, _finite(epsilon(events, delta))) for delta in _DELTAS),
-        groups=tuple(GroupPrice(size, _finite(group_epsilon(events, claim.delta, size))) for size in _GROUPS),
+        groups=groups,
         rounds_left=rounds_left(events, events[-1], limit, claim.delta) if events else claim.rounds_left,
     )
 

@@ -135,7 +135,7 @@ class Session:
     def numbers(self) -> RunNumbers:
         """What the run has spent and done so far."""
         budget, planned, rounds = self.plan.budget, self.plan.settings.rounds, self.rounds
-        events = () if self.ledger is None else self.ledger.events
+        events = () if self.ledger is None else self.ledger.dearest()
         return RunNumbers(
             privacy_epsilon_spent=epsilon(events, budget.delta),
             privacy_epsilon_limit=budget.epsilon,

@@ -12,7 +12,8 @@ from fednode.privacy.accountant import (
 )
 from fednode.privacy.budget import Budget
 from fednode.privacy.calibrate import NoiseRequest, local_variance
-from fednode.privacy.chain import ChargeRecord, History, LedgerEntry, dearest
+from fednode.privacy.chain import ChargeRecord, History, LedgerEntry
+from fednode.privacy.composition import dearest, paid_by_client
 from fednode.privacy.ledger import Ledger, Receipt
 from fednode.privacy.mechanism import DiscreteGaussianSum, honest_contributors
 
@@ -34,6 +35,7 @@ __all__ = [
     "group_epsilon",
     "honest_contributors",
     "local_variance",
+    "paid_by_client",
     "renyi_epsilon",
     "rounds_left",
 ]

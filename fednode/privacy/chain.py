@@ -7,9 +7,6 @@ end are not: the file beside a ledger that holds its head shows them, and so doe
 
 import hashlib
 import json
-import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn, Self
 
@@ -22,7 +19,6 @@ from fednode_crypto.canonical import canonical
 VERSION = 2
 _GENESIS = "0" * 64
 _LAST_ROUND = 2**53
-_FAR = 1e-25
 _HEADER_KEYS = frozenset({"budget", "hash", "kind", "name", "previous", "time", "version"})
 _CHARGE_KEYS = frozenset({"epsilon_after", "event", "hash", "kind", "previous", "round", "survivors", "task", "time"})
 _LIMIT_KEYS = frozenset({"by", "epsilon", "hash", "kind", "previous", "reason", "time"})
@@ -124,33 +120,6 @@ class History:
         last = next((e.charge.round_number for e in reversed(self.entries) if e.charge.task == task), -1)
         if number <= last:
             raise ValueError(f"round {number} cannot be charged: round {last} of {task} is charged already")
-
-
-def dearest(
-    charges: Iterable[ChargeRecord], task: str = "", clients: Collection[str] = ()
-) -> tuple[DiscreteGaussianSum, ...]:
-    """Return the events that price these charges: of each task, those of the client whose rounds cost most.
-
-    Clients hold disjoint data, so within a task they compose by maximum. Tasks add up, since a name may hold other
-    records in the next one. With `clients`, only these can be the dearest of `task`. Where rounds are so far from a
-    Gaussian mechanism that the distances matter, all events are returned: more than any client's.
-    """
-    tasks: dict[str, list[ChargeRecord]] = defaultdict(list)
-    for charge in charges:
-        tasks[charge.task].append(charge)
-    if math.fsum(charge.event.distance for found in tasks.values() for charge in found) > _FAR:
-        return tuple(charge.event for found in tasks.values() for charge in found)
-    events: list[DiscreteGaussianSum] = []
-    for name, found in tasks.items():
-        spent: dict[str, float] = dict.fromkeys(clients if name == task else (), 0.0)
-        for charge in found:
-            cost = charge.event.mu**2
-            for client in charge.survivors:
-                if not clients or name != task or client in spent:
-                    spent[client] = spent.get(client, 0.0) + cost
-        most = max(spent, key=spent.__getitem__)
-        events += [charge.event for charge in found if most in charge.survivors]
-    return tuple(events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from fednode.privacy.chain import (
     append_charge,
     append_header,
     append_limit,
-    dearest,
     replay,
 )
+from fednode.privacy.composition import dearest
 from fednode.privacy.journal import ConfirmedHead, Journal, head_file
 from fednode.privacy.mechanism import DiscreteGaussianSum
 

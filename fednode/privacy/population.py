@@ -8,7 +8,7 @@ from fednode.clock import Clock
 from fednode.errors import BudgetExhausted, StoreError
 from fednode.privacy.accountant import epsilon
 from fednode.privacy.budget import Budget
-from fednode.privacy.chain import dearest
+from fednode.privacy.composition import dearest
 from fednode.privacy.ledger import Ledger, population_name, read_history
 from fednode.privacy.mechanism import DiscreteGaussianSum
 

@@ -1,16 +1,20 @@
 """`fednode ledger`: verify the chain of a ledger and price its charges again from their events."""
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from fednode.errors import DataError, StoreError
-from fednode.privacy import dearest, epsilon, renyi_epsilon
+from fednode.privacy import DiscreteGaussianSum, dearest, epsilon, group_epsilon, paid_by_client, renyi_epsilon
 from fednode.privacy.chain import HEADER_START, ChargeRecord, History
 from fednode.privacy.ledger import read_replay
 from fednode.reports import JSON_NAME
-from fednode.reports.figures import LOOSER, bound, moment, plural
+from fednode.reports.figures import LOOSER, bound, maybe, moment, plural
+from fednode.reports.run_record import GroupPrice
 
 _CHAIN = "no line was changed, dropped or moved since the chain was written"
+_SIZES = (2, 5, 10)
 _LIMIT = "only a head that was noted elsewhere reveals a ledger that was cut at its end or rewritten"
 
 
@@ -31,9 +35,21 @@ def verify_lines(path: Path) -> list[str]:
         f"ledger     {history.name}",
         f"spent      epsilon {bound(epsilon(events, budget.delta))} of {limit}, priced again from {charges}",
         f"checked    epsilon {bound(renyi_epsilon(events, budget.delta))} by Renyi divergence: {LOOSER}",
+        f"together   {groups_line(events, budget.delta, budget.unit)}",
         f"head       {history.head}",
         f"{_CHAIN}; {compared}",
     ]
+
+
+def group_prices(events: Sequence[DiscreteGaussianSum], delta: float) -> tuple[GroupPrice, ...]:
+    """What 2, 5 and 10 units together pay; 2 is also the price of one that says something else."""
+    prices = [(size, group_epsilon(events, delta, size)) for size in _SIZES]
+    return tuple(GroupPrice(size, price if math.isfinite(price) else None) for size, price in prices)
+
+
+def groups_line(events: Sequence[DiscreteGaussianSum], delta: float, unit: str) -> str:
+    """`group_prices` as text."""
+    return ", ".join(f"{one.size} {unit}s {maybe(one.epsilon)}" for one in group_prices(events, delta))
 
 
 def show_lines(path: Path) -> list[str]:
@@ -43,7 +59,9 @@ def show_lines(path: Path) -> list[str]:
     dated = [(entry.charge.time, _charge_line(entry.charge)) for entry in history.entries]
     dated += [(one.time, f"limit      epsilon {one.epsilon:g} by {one.by}: {one.reason}") for one in history.limits]
     lines += [f"{moment(when)}  {text}" for when, text in sorted(dated, key=lambda row: row[0])]
-    spent = epsilon(dearest(entry.charge for entry in history.entries), budget.delta)
+    charges = [entry.charge for entry in history.entries]
+    spent = epsilon(dearest(charges), budget.delta)
+    lines += _client_lines(charges, budget.delta)
     return [*lines, f"spent      epsilon {bound(spent)} of {budget.epsilon:g} at delta {budget.delta:g}"]
 
 
@@ -82,6 +100,15 @@ def _compared(path: Path, history: History) -> str:
             "since the report was written, or one of the two belongs to another run; keep both and find out which"
         )
     return f"its head is the one in {report}; whoever can write both files could have changed both"
+
+
+def _client_lines(charges: list[ChargeRecord], delta: float) -> list[str]:
+    """Who paid least and most. In several runs one name may hold different records."""
+    if len({charge.task for charge in charges}) != 1:
+        return []
+    paid = sorted((price, name) for name, price in paid_by_client(charges, delta).items())
+    (least, one), (most, other) = paid[0], paid[-1]
+    return [f"clients    epsilon {bound(least)} ({one}) to {bound(most)} ({other}): each for the rounds that it was in"]
 
 
 def _charge_line(charge: ChargeRecord) -> str:
