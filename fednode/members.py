@@ -1,4 +1,4 @@
-"""How members are named, and how many holders it takes to open."""
+"""How members are named, how many holders it takes to open, and how many clients a round needs."""
 
 
 def least_threshold(holders: int, corrupt: int = 0) -> int:
@@ -13,6 +13,11 @@ def least_threshold(holders: int, corrupt: int = 0) -> int:
 def corrupt_holders(threshold: int, holders: int) -> int:
     """How many corrupt holders a committee withstands beside a node that lies: 2t - k - 1."""
     return 2 * threshold - holders - 1
+
+
+def default_survivors(clients: int) -> int:
+    """Three quarters of the clients, rounded up: the fewest updates of a sum where no setting says more or fewer."""
+    return -(-3 * clients // 4)
 
 
 def member_names(role: str, count: int) -> tuple[str, ...]:

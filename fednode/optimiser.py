@@ -68,6 +68,14 @@ class ServerOptimiser:
         left = max(0, self.rounds - step)
         return self.path * 2.0 * left / (self.rounds * (self.rounds + 1))
 
+    def weights(self) -> tuple[float, ...]:
+        """How much of the mean gradient of each step enters the last parameters, momentum included."""
+        found, carried = [], 0.0
+        for step in reversed(range(self.rounds)):
+            carried = self.rate(step) + self.momentum * carried
+            found.append((1.0 - self.momentum) * carried)
+        return tuple(reversed(found))
+
     def apply(self, state: OptimiserState, parameters: Vector, mean_gradient: Vector) -> tuple[OptimiserState, Vector]:
         """Return the next state and the new parameters, float64 (d,); the arguments do not change.
 

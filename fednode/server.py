@@ -195,7 +195,7 @@ class FedNodeStrategy(Strategy):
         """Log the task."""
         terms, params = self._task.terms, self._task.sum_params
         log.info("task %s: %d parameters, scheme %s", self._task.name, params.dimension, params.scheme)
-        log.info("clip %g, noise multiplier at least %.4g per released sum", terms.clip, terms.noise_multiplier())
+        log.info("clip %g, noise multiplier at least %.4g in the first sum", terms.clip, terms.noise_multiplier())
 
     def start(  # noqa: PLR0913, PLR0917 - the signature is Flower's
         self,

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.errors import ConfigError, PeerFault
-from fednode.members import corrupt_holders, least_threshold
+from fednode.members import corrupt_holders, default_survivors, least_threshold
+from fednode.privacy.accountant import member_epsilon
 from fednode.privacy.mechanism import DiscreteGaussianSum
 from fednode.protocol.chunks import Outline
 from fednode.protocol.headroom import release_failure, update_headroom
@@ -23,7 +24,6 @@ _OF_THE_RUN = {
     "max-staleness": "staleness",
     "schemes": "scheme",
     "min-threshold": "threshold",
-    "max-epsilon": "epsilon",
     "colluders": "assumed-colluders",
 }
 """The setting of a run that says what a member of its own must allow; `delta` has the same name on both sides."""
@@ -172,4 +172,14 @@ def _needs(run: Mapping[str, object]) -> dict[str, object]:
     needs = {limit: run[setting] for limit, setting in _OF_THE_RUN.items() if setting in run}
     if "threshold" in run and "holders" in run:
         needs["max-corrupt"] = corrupt_holders(int(str(run["threshold"])), int(str(run["holders"])))
+    if "epsilon" in run:
+        needs["max-epsilon"] = _counted(run)
     return needs
+
+
+def _counted(run: Mapping[str, object]) -> float:
+    """The most epsilon that a member counts in such a run."""
+    clients, colluders = int(str(run["clients"])), int(str(run["assumed-colluders"]))
+    least = int(str(run["min-survivors"] or default_survivors(clients)))
+    budget = float(str(run["epsilon"])), float(str(run["delta"]))
+    return member_epsilon(*budget, clients - colluders, least - colluders)

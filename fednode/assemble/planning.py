@@ -3,6 +3,7 @@
 Nothing here reads data: a study, or whoever deploys, says what is trained and on how many records.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
@@ -11,7 +12,17 @@ from fednode.assemble.run_folder import population_file
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
 from fednode.optimiser import DEFAULT_PATH, ServerOptimiser
-from fednode.privacy import Budget, DiscreteGaussianSum, NoiseRequest, epsilon, local_variance, renyi_epsilon
+from fednode.privacy import (
+    Budget,
+    DiscreteGaussianSum,
+    NoiseRequest,
+    coarsest_grid,
+    epsilon,
+    gaussian_mu_of_epsilon,
+    local_variance,
+    member_epsilon,
+    renyi_epsilon,
+)
 from fednode.privacy.population import PopulationStanding, standing
 from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
@@ -24,10 +35,13 @@ from fednode_crypto import Demand, SumParams, WrongParameters, plan
 
 _LOUD_NOISE = 50.0
 
+_KEPT_NOISE = 0.22
+"""The most noise that the default path leaves in each parameter of the last model, in clips (docs/privacy.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that can work: its terms, its sizes and what it will cost."""
+    """A run that can work: the terms of its first round, its sizes and what it will cost."""
 
     settings: RunSettings
     workload: Workload
@@ -35,8 +49,7 @@ class Plan:
     sum_params: SumParams
     budget: Budget
     optimiser: ServerOptimiser
-    failure: float
-    """Delta that one release costs beside its noise: sampler and overflow."""
+    noise: NoiseRequest
     population: PopulationStanding
     warnings: tuple[str, ...]
 
@@ -47,10 +60,12 @@ class Plan:
 
     def events(self, survivors: int) -> list[DiscreteGaussianSum]:
         """What all rounds release if each has so many survivors."""
-        honest = survivors - self.terms.assumed_colluders
-        request = _noise_request(self.settings, self.layout.dimension, self.failure)
-        event = replace(request.event(self.terms.local_variance), contributors=honest)
-        return [event] * self.settings.rounds
+        return _events(self.noise, survivors - self.terms.assumed_colluders)
+
+    def member_epsilon(self) -> float:
+        """The most that a member counts who does not count on more colluders than the plan."""
+        honest = self.settings.clients - self.terms.assumed_colluders
+        return member_epsilon(self.budget.epsilon, self.budget.delta, honest, self.noise.contributors)
 
     def lines(self) -> list[str]:
         """What `--dry-run` prints: rounds, epsilon, bytes, what the secure sum withstands and rests on."""
@@ -59,6 +74,7 @@ class Plan:
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
         renyi = [bound(renyi_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
         budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
+        noises = [replace(self.terms, local_variance=event.local_variance).noise_multiplier() for event in full]
         slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
         opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
         rows = {
@@ -69,7 +85,8 @@ class Plan:
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
             "together": f"{groups_line(least, settings.delta, unit.name)}, with the fewest survivors",
             "population": self.population.line(),
-            "noise": f"{self.terms.noise_multiplier():.3f} x clip in a released sum at the least",
+            "noise": f"{min(noises):.3f} to {max(noises):.3f} x clip in a released sum at the least",
+            "members": f"count epsilon {_counted(self.member_epsilon())} at most: their own max-epsilon must allow it",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),
             "rests on": STRENGTH[params.scheme],
@@ -93,12 +110,13 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     require_usable(settings)
     _require_unit(settings, workload)
     layout = workload.layout
-    failure = release_failure(layout.dimension, settings.clients)
+    optimiser = _optimiser(settings, workload.records)
+    noise = _noise_request(settings, layout.dimension, optimiser)
     terms = Terms(
         unit=settings.unit,
         clip=settings.clip,
-        grid_bits=settings.grid_bits,
-        local_variance=local_variance(_noise_request(settings, layout.dimension, failure)),
+        grid_bits=noise.grid_bits,
+        local_variance=local_variance(noise),
         max_records=workload.max_records,
         divisor=float(workload.records),
         min_survivors=settings.min_survivors,
@@ -106,19 +124,20 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         deadline=settings.deadline,
         staleness=settings.staleness,
     )
-    _require_willing(settings, terms, layout.dimension)
-    optimiser, params = _optimiser(settings), _sum_params(settings, layout, terms)
+    largest = max(event.local_variance for event in _events(noise, noise.contributors))
+    params = _sum_params(settings, layout, replace(terms, local_variance=largest))
+    resolved = {"learning_rate": optimiser.path / settings.rounds, "grid_bits": noise.grid_bits}
     budget = Budget(settings.epsilon, settings.delta, settings.unit)
     population = standing(population_file(settings, workload.dataset, budget.unit), budget)
     made = Plan(
-        # as resolved: what the default learning rate came to stands in config.toml and in the report
-        settings=settings.model_copy(update={"learning_rate": optimiser.path / settings.rounds}),
+        # what the defaults came to stands in config.toml and in the report
+        settings=settings.model_copy(update=resolved),
         workload=workload,
         terms=terms,
         sum_params=params,
         budget=budget,
         optimiser=optimiser,
-        failure=failure,
+        noise=noise,
         population=population,
         warnings=(
             *_warnings(settings, workload, terms),
@@ -140,6 +159,10 @@ def _require_unit(settings: RunSettings, workload: Workload) -> None:
         )
 
 
+def _counted(most: float) -> str:
+    return "inf" if most == math.inf else bound(most, zeros=True)
+
+
 def _down(settings: RunSettings, plain: int) -> str:
     """The most that comes down, and what makes it less."""
     most = f"at most {plain:,} a client a round, and the holders' keys"
@@ -148,34 +171,40 @@ def _down(settings: RunSettings, plain: int) -> str:
     return f"{most}; --staleness 1 or more would send the model less, if members allow it (max-staleness)"
 
 
-def _require_willing(settings: RunSettings, terms: Terms, dimension: int) -> None:
-    """Raise `ConfigError` where every member would refuse every round."""
-    noise = terms.noise_multiplier(dimension)
-    if noise < settings.min_noise:
-        raise ConfigError(
-            f"the released sums would have noise of {noise:.3g} x clip, and members refuse less than min_noise "
-            f"{settings.min_noise:g}: lower epsilon, run more rounds, or lower min_noise"
-        )
+def _optimiser(settings: RunSettings, records: int) -> ServerOptimiser:
+    """The default path, or the one that the mean learning rate of a round gives.
 
-
-def _optimiser(settings: RunSettings) -> ServerOptimiser:
-    """The default path, or the one that the mean learning rate of a round gives."""
+    A long path keeps more noise: path / (N mu) clips in each parameter of the last model, whatever the rounds.
+    """
     momentum, adam = 0.0 if settings.server_optimiser == "sgd" else 0.9, settings.server_optimiser == "adam"
-    path = DEFAULT_PATH if settings.learning_rate is None else settings.learning_rate * settings.rounds
+    mu = gaussian_mu_of_epsilon(settings.epsilon, settings.delta)
+    path = min(DEFAULT_PATH, _KEPT_NOISE * records * mu / settings.clip)
+    if settings.learning_rate is not None:
+        path = settings.learning_rate * settings.rounds
     return ServerOptimiser(settings.rounds, path, momentum, adam)
 
 
-def _noise_request(settings: RunSettings, dimension: int, failure: float) -> NoiseRequest:
-    return NoiseRequest(
+def _noise_request(settings: RunSettings, dimension: int, optimiser: ServerOptimiser) -> NoiseRequest:
+    request = NoiseRequest(
         epsilon=settings.epsilon,
         delta=settings.delta,
-        rounds=settings.rounds,
+        weights=optimiser.weights(),
         clip=settings.clip,
-        grid_bits=settings.grid_bits,
+        grid_bits=settings.grid_bits or 0,
         dimension=dimension,
         contributors=settings.min_survivors - settings.assumed_colluders,
-        failure=failure,
+        failure=release_failure(dimension, settings.clients),
+        floor=settings.min_noise,
     )
+    return request if settings.grid_bits is not None else replace(request, grid_bits=coarsest_grid(request))
+
+
+def _events(noise: NoiseRequest, honest: int) -> list[DiscreteGaussianSum]:
+    """What the rounds release, each planned after those before it, if so many shares of noise count in each."""
+    events: list[DiscreteGaussianSum] = []
+    for step in range(len(noise.weights)):
+        events.append(replace(noise.event(local_variance(noise, events, step=step)), contributors=honest))
+    return events
 
 
 def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParams:

@@ -76,7 +76,7 @@ class Spending:
 
 def round_record(plan: Plan, outcome: RoundOutcome, accuracy: float | None, spent: tuple[float, float]) -> RoundRecord:
     """A round as the report has it; `spent` is epsilon and its Renyi bound after the round."""
-    local = math.sqrt(plan.terms.local_variance) * 2.0**-plan.terms.grid_bits
+    local = math.sqrt(outcome.local_variance) * 2.0**-plan.terms.grid_bits
     least = plan.terms.min_survivors - plan.terms.assumed_colluders
     return RoundRecord(
         round=outcome.round,

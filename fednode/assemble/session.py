@@ -195,7 +195,16 @@ class Session:
         if self.members is None:
             raise RuntimeError("a task without a cohort")
         plan, cohort = self.plan, self.members.cohort
-        return Task(self.run_id, cohort, plan.terms, plan.sum_params, plan.layout, plan.optimiser, plan.failure)
+        return Task(
+            self.run_id,
+            cohort,
+            plan.terms,
+            plan.sum_params,
+            plan.layout,
+            plan.optimiser,
+            plan.noise.failure,
+            noise=plan.noise,
+        )
 
     def _signer(self) -> Signer:
         if self.members is None:

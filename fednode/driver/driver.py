@@ -63,12 +63,13 @@ class Driver:
         """
         self.broken = None
         raise_if_stopped(self._node, f"before round {number}")
-        self._node.ledger.check([self._task.event(self._task.terms.min_survivors)])
+        terms = self._terms(number)
+        self._node.ledger.check([self._task.event(terms, terms.min_survivors)])
         self._inform()
         keys = gather_box_keys(self._node, self._task, number, self._refusals) if self._node.scheme.boxed else None
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
         download = self._downloads.of_round(
-            self._spec(number, key_digest), _no_parts if keys is None else keys.parts_of
+            self._spec(number, key_digest, terms), _no_parts if keys is None else keys.parts_of
         )
         run = RoundRun(self._node, self._task, download, self._invited(), keys)
         try:
@@ -149,12 +150,13 @@ class Driver:
         clients = self._invited() & set(self._refusals)
         return f"; {len(clients)} did not take the task: {self._refusals[min(clients)]}" if clients else ""
 
-    def _terms(self) -> Terms:
-        """The task's terms, with a staleness that the operator may have lowered since."""
-        terms, wanted = self._task.terms, self._node.staleness
+    def _terms(self, number: int) -> Terms:
+        """The round's terms, with a staleness that the operator may have lowered since."""
+        terms = self._task.round_terms(number, self._momentum.step, self._node.ledger.dearest())
+        wanted = self._node.staleness
         return terms if wanted is None else replace(terms, staleness=max(0, min(terms.staleness, wanted())))
 
-    def _spec(self, number: int, key_digest: bytes) -> RoundSpec:
+    def _spec(self, number: int, key_digest: bytes, terms: Terms) -> RoundSpec:
         newest = self._downloads.newest
         return RoundSpec(
             task=self._task.name,
@@ -163,7 +165,7 @@ class Driver:
             model_digest=newest.digest,
             cohort_digest=self._task.cohort.digest(),
             key_digest=key_digest,
-            terms=self._terms(),
+            terms=terms,
             sum_params=self._task.sum_params,
         )
 

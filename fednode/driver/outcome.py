@@ -27,9 +27,9 @@ class RoundOutcome:
     `cause` is "" for a release, else the short name of the failure; `reason` explains it. `rejected` and `discarded`
     hold (member, reason), `lost` the invited clients that never answered, `answered` the holders that opened, `silent`
     (holder, reason) of those that did not do their part. `asked_again` counts requests for updates that had found no
-    room. `bytes_down` and `bytes_up` are means over the clients that were asked and that answered, over all messages of
-    the round. `broken` names the error that ended the work on the round early, else "". A `release` stays even if
-    something failed after it: the sum was opened.
+    room. `local_variance` is the noise of one client, in grid steps squared. `bytes_down` and `bytes_up` are means over
+    the clients that were asked and that answered, over all messages of the round. `broken` names the error that ended
+    the work on the round early, else "". A `release` stays even if something failed after it: the sum was opened.
     """
 
     round: int
@@ -49,3 +49,4 @@ class RoundOutcome:
     seconds: float = 0.0
     release: Release | None = None
     broken: str = ""
+    local_variance: int = 0

@@ -175,7 +175,7 @@ class RoundRun:
         return None
 
     def _charge(self, survivors: tuple[str, ...]) -> events.Event:
-        event = self._task.event(len(survivors))
+        event = self._task.event(self._spec.terms, len(survivors))
         try:
             receipt = self._node.ledger.charge(event, self._spec.round, survivors)
         except BudgetExhausted as refusal:
@@ -209,4 +209,5 @@ class RoundRun:
             lost = () if self._round.state is State.COLLECTING else stands.lost
             stands = replace(stands, cause=BROKEN, reason=f"broken off: {broken}", lost=lost)
         seconds = max(0.0, self._node.clock.time() - self._started)
-        return replace(stands, seconds=seconds, release=self._release, broken=broken)
+        variance = self._spec.terms.local_variance
+        return replace(stands, seconds=seconds, release=self._release, broken=broken, local_variance=variance)

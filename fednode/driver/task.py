@@ -1,18 +1,20 @@
 """What the driver works with: the task to run, and the parts of the node that have effects."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fednode.clock import Clock
 from fednode.driver.channel import Channel
+from fednode.errors import BudgetExhausted
 from fednode.observer import Progress
 from fednode.optimiser import ServerOptimiser
-from fednode.privacy import DiscreteGaussianSum, Ledger
+from fednode.privacy import DiscreteGaussianSum, Ledger, NoiseRequest, local_variance
 from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
+from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import TaskCard
 from fednode.protocol.spec import Terms
@@ -24,6 +26,7 @@ from fednode_crypto import SumParams, SumScheme
 class Task:
     """What is trained, by whom, under which terms.
 
+    `terms` are those of the first round. With `noise`, what is left of its budget decides the noise of each later one.
     `failure` is the part of one release's delta that comes from sampler and overflow, not from noise. `frozen` are
     float32 arrays of the model that are never trained; a client gets them once, and the model's digest covers them.
     Raises `ValueError` for a frozen array of another type, or with the name of a trained one.
@@ -37,6 +40,7 @@ class Task:
     optimiser: ServerOptimiser
     failure: float
     frozen: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
+    noise: NoiseRequest | None = None
 
     def __post_init__(self) -> None:
         for name, array in self.frozen.items():
@@ -59,14 +63,30 @@ class Task:
         """The bytes that the joint key is bound to (`TaskCard.key_context`)."""
         return TaskCard(self.name, self.cohort, self.sum_params).key_context()
 
-    def event(self, survivors: int) -> DiscreteGaussianSum:
+    def round_terms(self, number: int, step: int, charged: Sequence[DiscreteGaussianSum]) -> Terms:
+        """The terms of round `number`, after `step` releases and these charges.
+
+        Rounds that failed before they were charged leave their part to the rounds to come. Raises `BudgetExhausted` if
+        nothing is left, or so little that the secure sum, planned for a whole budget, has no room for the noise.
+        """
+        if self.noise is None:
+            return self.terms
+        left = max(1, len(self.noise.weights) - number + 1)
+        terms = replace(self.terms, local_variance=local_variance(self.noise, charged, step=step, left=left))
+        if sum_headroom(terms, self.layout.dimension, len(self.cohort.clients)) > self.sum_params.value_bound:
+            raise BudgetExhausted(
+                "the budget left needs more noise than the sum has room for; plan the rest as a new run"
+            )
+        return terms
+
+    def event(self, terms: Terms, survivors: int) -> DiscreteGaussianSum:
         """The privacy event of opening a sum of `survivors` updates; the colluders' noise does not count."""
         return DiscreteGaussianSum(
-            clip=self.terms.clip,
-            grid_bits=self.terms.grid_bits,
+            clip=terms.clip,
+            grid_bits=terms.grid_bits,
             dimension=self.layout.dimension,
-            local_variance=self.terms.local_variance,
-            contributors=survivors - self.terms.assumed_colluders,
+            local_variance=terms.local_variance,
+            contributors=survivors - terms.assumed_colluders,
             failure=self.failure,
         )
 

@@ -6,12 +6,14 @@ from fednode.privacy.accountant import (
     epsilon,
     gaussian_epsilon_of_mu,
     gaussian_mu,
+    gaussian_mu_of_epsilon,
     group_epsilon,
+    member_epsilon,
     renyi_epsilon,
     rounds_left,
 )
 from fednode.privacy.budget import Budget
-from fednode.privacy.calibrate import NoiseRequest, local_variance
+from fednode.privacy.calibrate import NoiseRequest, coarsest_grid, local_variance
 from fednode.privacy.chain import ChargeRecord, History, LedgerEntry
 from fednode.privacy.composition import dearest, paid_by_client
 from fednode.privacy.ledger import Ledger, Receipt
@@ -28,13 +30,16 @@ __all__ = [
     "Receipt",
     "attack_advantage",
     "attack_tpr",
+    "coarsest_grid",
     "dearest",
     "epsilon",
     "gaussian_epsilon_of_mu",
     "gaussian_mu",
+    "gaussian_mu_of_epsilon",
     "group_epsilon",
     "honest_contributors",
     "local_variance",
+    "member_epsilon",
     "paid_by_client",
     "renyi_epsilon",
     "rounds_left",

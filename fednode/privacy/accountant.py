@@ -118,6 +118,36 @@ def gaussian_epsilon_of_mu(mu: float, delta: float) -> float:
     return high
 
 
+def gaussian_mu_of_epsilon(eps: float, delta: float) -> float:
+    """Return the largest mu of a Gaussian mechanism that costs at most `eps` at `delta`, by bisection.
+
+    Raises ValueError for an epsilon below 0 or not finite, and for a delta outside (0, 1).
+    """
+    probability("delta", delta)
+    if not real("epsilon", eps) >= 0.0:
+        raise ValueError(f"epsilon must not be negative, but is {eps!r}")
+    low, high = 0.0, 1.0
+    while _gaussian_delta(high, eps) <= delta:
+        low, high = high, 2.0 * high
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (low, middle) if _gaussian_delta(middle, eps) > delta else (middle, high)
+    return low
+
+
+def member_epsilon(eps: float, delta: float, most: int, least: int) -> float:
+    """Return the most that a member counts for a run of budget (`eps`, `delta`): `most` and `least` clients add noise.
+
+    A member counts each round as if it was opened over the `least`, the ledger over those that survived, so a member's
+    mu^2 is up to most / least of the ledger's. The 1 % on top covers the 5 that `DiscreteGaussianSum.mu` takes off each
+    variance, which is 1,000 or more in a planned run. Edge case: inf above 50, where e^epsilon makes the distances
+    count. Raises ValueError as `gaussian_mu_of_epsilon`.
+    """
+    if most == least:
+        return eps
+    mu = gaussian_mu_of_epsilon(eps, delta) * math.sqrt(1.01 * most / least)
+    return counted if (counted := gaussian_epsilon_of_mu(mu, delta)) <= 50.0 else math.inf
+
+
 def attack_advantage(mu: float) -> float:
     """Return the largest true minus false positive rate of any attacker: 2 Phi(mu / 2) - 1."""
     return math.erf(real("mu", mu) / math.sqrt(8.0))

@@ -23,10 +23,10 @@ _MOST_CONTRIBUTORS = 1_000_000
 _LARGEST_CLIP = 2.0**64
 LARGEST_VARIANCE = 2**128
 
-_KERNEL_VARIANCE = 5.0
+KERNEL_VARIANCE = 5.0
 """Of the discrete Gaussian kernel that turns the continuous mechanism's output into integers, in grid steps squared."""
 
-_KERNEL_GAP = 2.0 * math.exp(-2.0 * math.pi**2 * _KERNEL_VARIANCE)
+_KERNEL_GAP = 2.0 * math.exp(-2.0 * math.pi**2 * KERNEL_VARIANCE)
 """eta: how far the kernel's normalisation depends on where its centre lies between two integers; below 2^-141."""
 
 
@@ -148,7 +148,7 @@ class DiscreteGaussianSum:
     @property
     def mu(self) -> float:
         """mu of the Gaussian mechanism: the sensitivity over its deviation, sqrt(n v - 5); inf for n v of at most 5."""
-        variance = float(self.local_variance) * self.contributors - _KERNEL_VARIANCE
+        variance = float(self.local_variance) * self.contributors - KERNEL_VARIANCE
         return self.sensitivity.l2 / math.sqrt(variance) if variance > 0.0 else math.inf
 
     @property

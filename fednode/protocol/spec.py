@@ -15,6 +15,8 @@ KEY_CHECK_ROUND = 0
 MAX_STALENESS = 1_000
 """The most versions that an update may lag behind."""
 
+MAX_GRID_BITS = 40
+
 ROUNDING_CHANCE = 2.0**-140
 """The chance that `rounded_norm` is too small."""
 
@@ -35,7 +37,7 @@ def rounded_norm(norm: float, dimension: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms that are the same in all rounds of a task.
+    """The terms of a round. In a task only the noise differs from round to round, and a staleness that was lowered.
 
     `unit` is what is protected, of `fednode.units`, and `clip` the L2 bound of one (model units). The grid step is
     2^-grid_bits, `local_variance` the noise of one client per coordinate in grid steps squared, `max_records` the most
@@ -68,8 +70,8 @@ class Terms:
         require_unit(self.unit)
         if self.unit == "client" and self.max_records != 1:
             raise ValueError(f"a client is one unit of itself, so max_records must be 1, not {self.max_records}")
-        if not (0 <= self.grid_bits <= 40 and self.local_variance > 0 and self.max_records > 0):
-            raise ValueError("grid_bits must be 0 to 40, local_variance and max_records above zero")
+        if not (0 <= self.grid_bits <= MAX_GRID_BITS and self.local_variance > 0 and self.max_records > 0):
+            raise ValueError(f"grid_bits must be 0 to {MAX_GRID_BITS}, local_variance and max_records above zero")
         if not 0 <= self.assumed_colluders < self.min_survivors:
             raise ValueError("assumed_colluders must be at least 0 and below min_survivors")
         if not 0 <= self.staleness <= MAX_STALENESS:
@@ -138,7 +140,7 @@ def _terms(data: Fields) -> Terms:
     return Terms(
         unit=data.text("unit"),
         clip=data.number("clip", 0.0, 1e9),
-        grid_bits=data.integer("grid_bits", 0, 40),
+        grid_bits=data.integer("grid_bits", 0, MAX_GRID_BITS),
         local_variance=data.integer("local_variance", 1, 1 << 110),
         max_records=data.integer("max_records", 1, 1 << 40),
         divisor=data.number("divisor", 0.0, 1e15),

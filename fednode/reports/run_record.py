@@ -147,9 +147,9 @@ class Mechanism:
     """How the noise was made.
 
     `clip` is the L2 bound of one unit, `sensitivity` that bound after rounding to multiples of 2^-grid_bits,
-    `local_stddev` the noise of one client per coordinate: all in model units. `target_z` is the planned noise of a
-    released sum, without the assumed colluders' shares, over `clip`. `sampler_error` and `overflow_chance` are the
-    chances added to delta for the whole run.
+    `local_stddev` the noise of one client per coordinate in the first round: all in model units. `target_z` is the
+    planned noise of the first sum, without the assumed colluders' shares, over `clip`. `sampler_error` and
+    `overflow_chance` are the chances added to delta for the whole run.
     """
 
     name: str

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from fednode.members import member_names
+from fednode.members import default_survivors, member_names
 from fednode.settings.faults import Fault, parse_fault
 
 
@@ -104,12 +104,11 @@ def _setting(panel: str, default: object, description: str, **bounds: Any) -> An
 
 
 def _default_survivors(validated: dict[str, Any]) -> int:
-    """Three quarters of the clients, rounded up."""
-    return -(-3 * int(validated.get("clients", 20)) // 4)
+    return default_survivors(int(validated.get("clients", 20)))
 
 
 class SettingFields(BaseModel):
-    """Every setting. `min_survivors` is never empty; `learning_rate` None means the default of the study."""
+    """Every setting. `min_survivors` is never empty; what is None follows from the others in the plan."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -138,7 +137,7 @@ class SettingFields(BaseModel):
     server_optimiser: Literal["sgd", "momentum", "adam"] = _setting(
         _ROUNDS, "sgd", "How the node steps, with unit client: FedAvg, FedAvg with momentum 0.9, FedAdam."
     )
-    learning_rate: Real | None = _setting(_ROUNDS, None, "Server step [default: what suits the data].", gt=0, le=1e6)
+    learning_rate: Real | None = _setting(_ROUNDS, None, "Server step [default: what suits the budget].", gt=0, le=1e6)
     local_epochs: Whole = _setting(_ROUNDS, 5, "Epochs of local training, with unit client.", ge=1, le=10_000)
     local_rate: Real = _setting(_ROUNDS, 1.0, "Step of local training, with unit client.", gt=0, le=1e6)
     local_batch: Whole = _setting(_ROUNDS, 32, "Records in a batch of local training.", ge=1, le=1_000_000)
@@ -150,7 +149,9 @@ class SettingFields(BaseModel):
         _PRIVACY, "record", "What the budget protects: one record, one customer of a client, or one client."
     )
     clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on what one unit adds, as on a record's gradient.", gt=0, le=1e6)
-    grid_bits: Whole = _setting(_PRIVACY, 16, "Values are rounded to multiples of 2^-BITS.", ge=8, le=24)
+    grid_bits: Whole | None = _setting(
+        _PRIVACY, None, "Rounding to multiples of 2^-BITS [default: the coarsest that costs no noise].", ge=0, le=40
+    )
     population: Name | None = _setting(
         _PRIVACY, None, "Name or file of the ledger that all runs over these records charge [default: the data set]."
     )

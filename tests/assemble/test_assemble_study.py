@@ -1,5 +1,6 @@
 """Studies are found by their entry point; a task is planned without one."""
 
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -11,7 +12,8 @@ from fednode.assemble.planning import plan_run, plan_task
 from fednode.assemble.session import Environment
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
-from fednode.privacy import epsilon
+from fednode.optimiser import DEFAULT_PATH
+from fednode.privacy import epsilon, gaussian_mu_of_epsilon
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import RoundSpec
 from fednode.settings import RunSettings, to_run_config
@@ -112,16 +114,56 @@ def test_the_servers_optimiser_is_the_one_of_the_settings(name, momentum, adam):
 def test_members_of_a_run_count_what_its_plan_counts_to_the_bit(changes):
     plan = plan_task(RunSettings(**changes), COUNTS)
     limits = MemberLimits().configured({}, to_run_config(plan.settings), simulated=True)
-    spec = RoundSpec("task", 1, 1, bytes(32), bytes(32), bytes(32), plan.terms, plan.sum_params)
-    rounds = [limits.cost(spec, plan.settings.clients)] * plan.settings.rounds
-    assert rounds == plan.events(plan.settings.min_survivors)
-    assert epsilon(rounds, limits.delta) <= limits.max_epsilon == plan.settings.epsilon
-    assert epsilon([*rounds, rounds[0]], limits.delta) > limits.max_epsilon
+    assert limits.max_epsilon == plan.member_epsilon()
+    assert [counted(plan, limits, one) for one in plan.events(plan.settings.min_survivors)] == plan.events(
+        plan.settings.min_survivors
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_survivors": 4, "epsilon": 50.0}, {"clients": 3, "clip": 1e-4}])
+@pytest.mark.parametrize("rounds", [1, 2, 30])
+def test_members_count_no_more_than_their_limit_if_all_survive(changes, rounds):
+    plan = plan_task(RunSettings(rounds=rounds, **changes), COUNTS)
+    limits = MemberLimits().configured({}, to_run_config(plan.settings), simulated=True)
+    released = plan.events(plan.settings.clients)
+    assert epsilon(released, plan.settings.delta) <= plan.settings.epsilon
+    mine = epsilon([counted(plan, limits, one) for one in released], limits.delta)
+    assert mine <= limits.max_epsilon
+    if rounds == 30 and not changes:
+        assert mine > plan.settings.epsilon and mine > 0.98 * limits.max_epsilon
+
+
+def counted(plan, limits, event):
+    """A round as a member counts it."""
+    terms = replace(plan.terms, local_variance=event.local_variance)
+    spec = RoundSpec("task", 1, 1, bytes(32), bytes(32), bytes(32), terms, plan.sum_params)
+    limits.check(spec, plan.settings.clients)
+    return limits.cost(spec, plan.settings.clients)
+
+
+def test_no_round_is_below_the_members_floor():
+    plan = plan_task(RunSettings(epsilon=50.0, rounds=1), COUNTS)
+    assert plan.terms.noise_multiplier(1_000) == pytest.approx(plan.settings.min_noise, rel=1e-3)
+    assert epsilon(plan.events(15), 1e-5) < 25.0
+
+
+@pytest.mark.parametrize("bits", [None, 18])
+def test_the_plan_chooses_grid_and_step_from_public_numbers_where_the_settings_do_not(bits):
+    def planned(**given):
+        return plan_task(RunSettings(grid_bits=bits, **given), COUNTS)
+
+    plan, mu = planned(epsilon=1.0), gaussian_mu_of_epsilon(1.0, 1e-5)
+    assert plan.terms.grid_bits == plan.settings.grid_bits == (11 if bits is None else bits)
+    assert plan.optimiser.path == pytest.approx(0.22 * 20_000 * mu)
+    assert plan.settings.learning_rate == plan.optimiser.path / 20
+    assert planned(epsilon=8.0).optimiser.path == DEFAULT_PATH
+    assert planned(epsilon=1.0, clip=4.0).optimiser.path == pytest.approx(0.055 * 20_000 * mu)
+    assert planned(epsilon=1.0, learning_rate=3.0).optimiser.path == 60.0
 
 
 def test_loud_noise_is_answered_by_a_larger_clip_only_where_the_grid_is_coarse_against_it(tmp_path):
     workload = Workload(layout=Layout(("weight",), ((1_000,),)), records=200, max_records=100)
     for clip, raised in ((1.0, False), (1e-6, True)):
-        settings = small_settings(tmp_path, epsilon=0.02, clip=clip)
+        settings = small_settings(tmp_path, epsilon=0.02, clip=clip, grid_bits=16)
         (warning,) = (told for told in plan_task(settings, workload).warnings if "x clip" in told)
         assert ("raise clip or epsilon" in warning) == raised and "fewer rounds" in warning

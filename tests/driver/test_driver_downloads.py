@@ -249,7 +249,7 @@ def test_what_is_frozen_stays_as_it_was(cohort):
 
 def test_a_request_that_comes_when_its_version_has_expired_is_refused(cohort):
     driver = cohort.begun()
-    download = driver._downloads.of_round(driver._spec(1, bytes(32)), lambda _: {})
+    download = driver._downloads.of_round(driver._spec(1, bytes(32), cohort.size.terms()), lambda _: {})
     for number in (1, 2, 3):
         assert driver.run_round(number).cause == ""
     # superseded, and not yet expired

@@ -144,7 +144,7 @@ def test_a_well_formed_payload_of_junk_is_found_at_the_opening_and_published_by_
 
 
 def test_the_budget_stops_a_round_before_anyone_is_asked(cohort):
-    one = cohort.task().event(cohort.size.min_survivors)
+    one = cohort.task().event(cohort.size.terms(), cohort.size.min_survivors)
     probe = cohort.node()
     probe.ledger.charge(one, 1, cohort.size.client_names)
     spent = probe.ledger.spent

@@ -108,3 +108,10 @@ def test_other_shapes_and_values_that_are_not_finite_are_refused():
 def test_velocity_cannot_be_changed_from_outside():
     with pytest.raises(ValueError, match="read-only"):
         ServerOptimiser(3).init(2).velocity[0] = 1.0
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_the_weights_are_what_each_gradient_adds_to_the_last_parameters(momentum):
+    optimiser = ServerOptimiser(5, path=3.0, momentum=momentum)
+    _, parameters = run(optimiser, np.eye(5))
+    assert optimiser.weights() == pytest.approx(-parameters)

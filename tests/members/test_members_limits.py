@@ -8,9 +8,10 @@ from kit.cohort import TASK, FakeCohort, Size, wide_limits
 
 from fednode.errors import ConfigError, PeerFault
 from fednode.members import corrupt_holders, least_threshold
+from fednode.privacy import member_epsilon
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.reasons import Reason
-from fednode.settings import RunSettings, to_run_config
+from fednode.settings import RunSettings, default_run_config, to_run_config
 from fednode.units import UNITS
 from fednode_clients.keyfolder.audit_log import RECORD_HEAD
 from fednode_clients.keyfolder.state_files import hashed
@@ -113,10 +114,18 @@ def test_a_run_widens_nothing_unless_the_keys_are_its_own():
     run = to_run_config(settings)
     assert MemberLimits().configured({}, run, simulated=False) == MemberLimits()
     assert MemberLimits().configured({}, run, simulated=True) == MemberLimits(
-        schemes=("bfv",), min_threshold=2, max_corrupt=0, max_epsilon=50.0, delta=1e-3, colluders=0
+        schemes=("bfv",),
+        min_threshold=2,
+        max_corrupt=0,
+        max_epsilon=member_epsilon(50.0, 1e-3, 20, 15),
+        delta=1e-3,
+        colluders=0,
     )
     assert MemberLimits().configured({}, to_run_config(RunSettings()), simulated=True) == MemberLimits(
-        min_threshold=4, max_corrupt=2
+        min_threshold=4, max_corrupt=2, max_epsilon=member_epsilon(8.0, 1e-5, 19, 14)
+    )
+    assert MemberLimits().configured({}, default_run_config(), simulated=True).max_epsilon == pytest.approx(
+        9.69, abs=0.01
     )
 
 

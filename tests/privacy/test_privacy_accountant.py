@@ -18,8 +18,10 @@ from fednode.privacy import (
     epsilon,
     gaussian_epsilon_of_mu,
     gaussian_mu,
+    gaussian_mu_of_epsilon,
     group_epsilon,
     local_variance,
+    member_epsilon,
     renyi_epsilon,
     rounds_left,
 )
@@ -192,11 +194,25 @@ def test_the_cross_check_is_never_below_the_number(event, rounds, delta):
     assert check >= epsilon(events, delta) * (1.0 - 1e-9) or check > 30.0
 
 
+@given(st.floats(0.01, 50.0), st.floats(1e-12, 1e-2))
+@settings(max_examples=50, deadline=None)
+def test_the_mu_of_an_epsilon_is_the_largest(eps, delta):
+    mu = gaussian_mu_of_epsilon(eps, delta)
+    assert gaussian_epsilon_of_mu(mu, delta) <= eps * (1 + 1e-12) < gaussian_epsilon_of_mu(mu * (1 + 1e-9), delta)
+
+
+def test_what_a_member_counts():
+    assert member_epsilon(8.0, 1e-5, 14, 14) == 8.0
+    mu = math.sqrt(1.01 * 19 / 14) * gaussian_mu_of_epsilon(8.0, 1e-5)
+    assert member_epsilon(8.0, 1e-5, 19, 14) == pytest.approx(gaussian_epsilon_of_mu(mu, 1e-5))
+    assert member_epsilon(50.0, 1e-5, 19, 2) == math.inf
+
+
 def test_the_cross_check_is_as_much_larger_as_the_docs_say():
     """4 to 12 % for epsilon from 0.1 to 16 and delta from 1e-9 to 1e-5, and more beyond."""
 
     def larger(limit: float, delta: float) -> float:
-        request = NoiseRequest(limit, delta, 20, 1.0, 16, 10_000, 14, 1e-36)
+        request = NoiseRequest(limit, delta, (1.0,) * 20, 1.0, 16, 10_000, 14, 1e-36)
         events = [request.event(local_variance(request))] * 20
         return renyi_epsilon(events, delta) / epsilon(events, delta) - 1.0
 

@@ -69,8 +69,8 @@ def test_contradictions_are_refused(values, words):
     [
         ("features", 15),
         ("features", 65537),
-        ("grid_bits", 7),
-        ("grid_bits", 25),
+        ("grid_bits", -1),
+        ("grid_bits", 41),
         ("clip", 0),
         ("clip", float("inf")),
         ("epsilon", float("nan")),
