@@ -25,6 +25,7 @@ class Canaries:
     A canary is a record of the client `owners[i]` for a model with two classes at zero, which gives it that gradient.
     """
 
+    unit: str
     dimension: int
     owners: NDArray[np.int64] = field(repr=False)
     inside: NDArray[np.bool_] = field(repr=False)
@@ -33,13 +34,16 @@ class Canaries:
     signs: Floats = field(repr=False)
 
     @staticmethod
-    def draw(dimension: int, clients: int, most: int, rng: Rng) -> "Canaries":
-        """At most `most` canaries, one for each pair of coordinates, dealt to the clients in turn."""
+    def draw(unit: str, size: tuple[int, int], most: int, rng: Rng) -> "Canaries":
+        """At most `most` canaries, one for each pair of coordinates, dealt in turn; `size` is dimension and clients."""
+        dimension, clients = size
         count = min(most, dimension // 2)
         shape = (count, dimension // 2 // max(count, 1))
         places = np.argsort(rng.words(dimension // 2))[: math.prod(shape)].reshape(shape)
         signs, coins = (rng.words(math.prod(one)).reshape(one) % np.uint64(2) for one in (shape, shape[:1]))
-        return Canaries(dimension, np.arange(count) % clients, coins == 1, places, np.where(signs == 1, 1.0, -1.0))
+        return Canaries(
+            unit, dimension, np.arange(count) % clients, coins == 1, places, np.where(signs == 1, 1.0, -1.0)
+        )
 
     def sum_of(self, client: int, clip: float) -> GradientSum:
         """What this client computes from its canaries that are in, clipped as all records are."""
@@ -47,7 +51,7 @@ class Canaries:
 
         mine, total = np.flatnonzero(self.inside & (self.owners == client)), np.zeros(self.dimension)
         if not len(mine):
-            return GradientSum(total, 0, clip, 0, 0)
+            return GradientSum(total, 0, clip, 0, 0, self.unit)
         places, each = self.places[mine].ravel(), np.arange(len(mine))
         rows = np.zeros((len(mine), *self.places[mine].shape), dtype=np.float32)
         rows[each, each] = self.signs[mine] * (_LOUD * clip / math.sqrt(self.places.shape[1]))
@@ -56,7 +60,7 @@ class Canaries:
         torch.nn.init.zeros_(model.weight)
         found = clipped_gradient_sum(model, rows.reshape(len(mine), -1), np.zeros_like(each), clip)
         total[np.concatenate([places, places + self.dimension // 2])] = found.vector
-        return GradientSum(total, found.records, clip, found.clipped, found.dropped)
+        return GradientSum(total, found.records, clip, found.clipped, found.dropped, self.unit)
 
     def scores(self, opened: Floats) -> Floats:
         """The length of `opened` (float64 [d]) along each canary, float64 [m]."""

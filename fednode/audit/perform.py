@@ -1,7 +1,7 @@
 """An audit from a plan to a verdict: all rounds over canaries, in this process, under a ledger of its own."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
 
@@ -19,7 +19,7 @@ from fednode.driver import RoundOutcome
 from fednode.errors import ConfigError, DataError, TooFewSurvivors
 from fednode.observer import Observer, StopFlag
 from fednode.privacy import DiscreteGaussianSum, epsilon, gaussian_epsilon_of_mu, gaussian_mu
-from fednode.privacy.chain import replay
+from fednode.privacy.ledger import read_history
 from fednode.protocol.model import Layout
 from fednode.settings import RunSettings
 
@@ -36,52 +36,59 @@ class AuditResult:
     figures: dict[str, int | float]
 
 
-def plan_audit(settings: RunSettings, run: Path | None) -> Plan:
-    """The plan of a run with these settings; with the model's size from the ledger of the finished one in `run`.
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What is audited: a run with these settings, or the finished one in the folder `run`; over `most` canaries."""
 
-    It runs in this process and without faults. Raises what `plan_run` raises, and `DataError` without a charge.
-    """
-    inside = {"engine": "inproc", "faults": (), "cache": "file", "metrics": None}
-    settings = settings.model_copy(update=inside)
-    if run is None:
-        return plan_run(settings)
-    ledger = run / "ledger.jsonl"
-    charges = replay(ledger.read_bytes(), str(ledger)).history.entries if ledger.is_file() else ()
-    if not charges:
-        raise DataError(f"{run} has no ledger with a charge: name the folder of a run that opened a round")
-    layout = Layout(("canaries",), ((charges[0].charge.event.dimension,),))
-    return plan_task(settings, Workload(layout=layout, records=1_000, max_records=1_000))
+    settings: RunSettings
+    run: Path | None = None
+    most: int = MOST_CANARIES
+    environment: Environment = field(default_factory=Environment)
 
+    def perform(self, observer: Observer, stop: StopFlag) -> AuditResult:
+        """Run all rounds over canaries and judge what was opened; with none it is a rehearsal of zeros.
 
-def audit(
-    plan: Plan, observer: Observer, stop: StopFlag, most: int = MOST_CANARIES, environment: Environment | None = None
-) -> AuditResult:
-    """Run the plan over at most `most` canaries and measure what was opened; with none it is a rehearsal of zeros.
+        No record of anybody is used, and no ledger but the audit's own. Raises what a run raises and what ends it
+        early, `DataError` for a folder without a charge, `ConfigError` for a model too small for canaries, and
+        `TooFewSurvivors` for a sum without all clients.
+        """
+        sums: list[tuple[DiscreteGaussianSum, Floats]] = []
 
-    No record of anybody is used, and no ledger but the audit's own. Raises what ends a run early, `ConfigError` for a
-    model too small for canaries, `TooFewSurvivors` for a sum without all clients.
-    """
-    environment, clients = environment or Environment(), plan.settings.clients
-    most = min(most, clients * plan.terms.max_records)
-    canaries = Canaries.draw(plan.layout.dimension, clients, most, environment.rng())
-    if most and len(canaries.inside) < _FEWEST:
-        raise ConfigError(f"there is room for fewer than {_FEWEST} canaries, too few for an estimate: use --rehearse")
-    sums: list[tuple[DiscreteGaussianSum, Floats]] = []
+        def opened(outcome: RoundOutcome) -> None:
+            if outcome.release is not None and len(outcome.survivors) < plan.settings.clients:
+                raise TooFewSurvivors(f"round {outcome.round} lacks a client, and an audit needs all of them")
+            if outcome.release is not None:
+                sums.append((session.spending().charges[-1].event, outcome.release.mean * plan.terms.divisor))
 
-    def opened(outcome: RoundOutcome) -> None:
-        if outcome.release is not None and len(outcome.survivors) < clients:
-            raise TooFewSurvivors(f"round {outcome.round} lacks a client; an audit needs all {clients} in each sum")
-        if outcome.release is not None:
-            sums.append((session.spending().charges[-1].event, outcome.release.mean * plan.terms.divisor))
+        remove_abandoned(KEYS)
+        with temporary_folder(KEYS) as place, logging_to(place / "run.log"):
+            # the folder of the run is not `place`, which is locked: the ledger locks the folder that it lies in
+            plan, folder = self._plan(place), place / "run"
+            folder.mkdir(mode=0o700)
+            most = min(self.most, plan.settings.clients * plan.terms.max_records)
+            size = plan.layout.dimension, plan.settings.clients
+            canaries = Canaries.draw(plan.terms.unit, size, most, self.environment.rng())
+            if most and len(canaries.inside) < _FEWEST:
+                raise ConfigError(f"there is room for fewer than {_FEWEST} canaries, too few to judge by: --rehearse")
+            session = Session(plan, folder, observer, stop, ArraysOnly, self.environment, opened=opened)
+            observer.started(plan.settings.rounds)
+            error = run_members(session, place / "keys", lambda at, _, clip: canaries.sum_of(at.partition(), clip))
+        if error is not None or session.noticed:
+            raise error or TooFewSurvivors(session.noticed[0])
+        return judge(plan, canaries, sums)
 
-    remove_abandoned(KEYS)
-    with temporary_folder(KEYS) as place, logging_to(place / "run.log"):
-        session = Session(plan, place, observer, stop, ArraysOnly, environment, opened=opened)
-        observer.started(plan.settings.rounds)
-        error = run_members(session, place / "keys", lambda at, _, clip: canaries.sum_of(at.partition(), clip))
-    if error is not None or session.noticed:
-        raise error or TooFewSurvivors(session.noticed[0])
-    return judge(plan, canaries, sums)
+    def _plan(self, place: Path) -> Plan:
+        """The plan in this process, without faults and with all files in `place`, the population's ledger too."""
+        inside = {"engine": "inproc", "faults": (), "cache": "file", "metrics": None, "out": place, "population": None}
+        settings = self.settings.model_copy(update=inside)
+        if self.run is None:
+            return plan_run(settings)
+        charges = read_history(self.run / "ledger.jsonl", absent=True).entries
+        if not charges:
+            raise DataError(f"{self.run} has no ledger with a charge: name the folder of a run that opened a round")
+        most = 1 if settings.unit == "client" else 1_000
+        layout = Layout(("canaries",), ((charges[0].charge.event.dimension,),))
+        return plan_task(settings, Workload(layout=layout, records=1_000, max_records=most, unit=settings.unit))
 
 
 def judge(plan: Plan, canaries: Canaries, sums: list[tuple[DiscreteGaussianSum, Floats]]) -> AuditResult:

@@ -41,11 +41,11 @@ def audit_command(
         raise DataError(f"{run} has no config.toml: name the folder of a run, such as runs/ID")
     settings = resolve(config if config.exists() else None, {} if run else os.environ, flags)
     quieten_flower(settings.out / ".flower", os.environ)
-    from fednode.audit.perform import MOST_CANARIES, audit, plan_audit
+    from fednode.audit.perform import MOST_CANARIES, Audit
 
     stop, watcher = StopFlag(), LineObserver(say)
     with stop_on_interrupt(stop, watcher.say):
-        result = audit(plan_audit(settings, run), watcher, stop, 0 if rehearse else MOST_CANARIES)
+        result = Audit(settings, run, 0 if rehearse else MOST_CANARIES).perform(watcher, stop)
     for name, value in result.figures.items():
         say(f"{name.replace('_', ' '):<18}{value:,.5g}")
     if run is not None:

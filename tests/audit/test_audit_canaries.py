@@ -10,7 +10,7 @@ from fednode.audit.canaries import Canaries, bound_of_guesses, one_run_bound
 
 @pytest.mark.parametrize("dimension", [200, 1_001, 20_000])
 def test_a_canary_is_seen_at_its_clip_and_no_other(dimension):
-    canaries = Canaries.draw(dimension, clients=7, most=500, rng=InsecureRng(1))
+    canaries = Canaries.draw("record", (dimension, 7), 500, InsecureRng(1))
     total = sum(canaries.sum_of(client, 2.5).vector for client in range(7))
     assert len(canaries.inside) == min(500, dimension // 2)
     assert np.allclose(canaries.scores(total), 2.5 * canaries.inside, rtol=1e-5)
@@ -18,14 +18,14 @@ def test_a_canary_is_seen_at_its_clip_and_no_other(dimension):
 
 
 def test_each_is_in_by_a_coin_and_the_clients_have_equal_parts():
-    canaries = Canaries.draw(30_000, clients=20, most=5_000, rng=InsecureRng(2))
+    canaries = Canaries.draw("record", (30_000, 20), 5_000, InsecureRng(2))
     assert abs(canaries.inside.mean() - 0.5) < 3 * (0.25 / 5_000) ** 0.5
     assert set(np.bincount(canaries.owners)) == {250}
     assert abs(np.corrcoef(canaries.inside[:-1], canaries.inside[1:])[0, 1]) < 0.05
 
 
 def test_without_canaries_clients_send_zeros():
-    canaries = Canaries.draw(100, clients=3, most=0, rng=InsecureRng(3))
+    canaries = Canaries.draw("client", (100, 3), 0, InsecureRng(3))
     assert not canaries.sum_of(1, 1.0).vector.any() and len(canaries.inside) == 0
 
 

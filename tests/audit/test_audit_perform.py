@@ -2,10 +2,17 @@
 
 import pytest
 from kit import auditing
-from kit.auditing import forgotten, halved, left_out, small_audit, unclipped
+from kit.auditing import forgotten, halved, left_out, seeded, small_audit, unclipped
+from kit.clocks import FakeClock
+from kit.smallrun import small_settings
 
+from fednode.assemble.session import Environment
 from fednode.audit.canaries import Canaries
+from fednode.audit.perform import Audit
 from fednode.errors import ConfigError
+from fednode.observer import Observer, StopFlag
+from fednode.privacy import Budget, DiscreteGaussianSum, Ledger
+from fednode.privacy.population import open_population
 
 SAMPLER = "fednode_clients.client.privatise.discrete_gaussian"
 CLIP = "fednode.audit.canaries.clipped_gradient_sum"
@@ -79,3 +86,22 @@ def test_the_ledger_of_an_audit_is_its_own(tmp_path):
 def test_a_model_with_room_for_few_canaries_is_refused(tmp_path):
     with pytest.raises(ConfigError):
         small_audit(tmp_path, features=32)
+
+
+def test_a_population_that_is_spent_stands_in_no_audits_way(tmp_path):
+    most = DiscreteGaussianSum(1.0, 16, 100, 2**32 // 40, 1, 0.0)
+    path = tmp_path / "full.ledger.jsonl"
+    with open_population(path, Budget(8.0, 1e-5), FakeClock(), "earlier") as ledger:
+        ledger.charge(most, 1, ("ann",))
+        assert ledger.spent > 45.0
+    before = path.read_bytes()
+    assert small_audit(tmp_path, 0, population=str(path)).findings == () and path.read_bytes() == before
+
+
+def test_a_run_whose_unit_is_a_client_has_one_canary_a_client(tmp_path):
+    event = DiscreteGaussianSum(1.0, 16, 500, (5 * 2**16) ** 2, 1, 0.0)
+    with Ledger.open(tmp_path / "ledger.jsonl", Budget(8.0, 1e-5, "client"), FakeClock(), "a-task") as ledger:
+        ledger.charge(event, 1, ("ann",))
+    settings = small_settings(tmp_path, unit="client", clients=120, rounds=1)
+    result = Audit(settings, tmp_path, 5_000, Environment(rng=seeded())).perform(Observer(), StopFlag())
+    assert (result.figures["canaries"], result.figures["dimension"], result.findings) == (120, 500, ())

@@ -10,7 +10,7 @@ from kit.smallrun import messages, small_settings
 from numpy.typing import NDArray
 
 from fednode.assemble.session import Environment
-from fednode.audit.perform import AuditResult, audit, plan_audit
+from fednode.audit.perform import Audit, AuditResult
 from fednode.observer import Observer, StopFlag
 from fednode_clients.client import privatise
 from fednode_clients.training.gradients import GradientSum, clipped_gradient_sum
@@ -31,7 +31,7 @@ def small_audit(folder: Path, most: int = 5_000, **changes: object) -> AuditResu
     data = str(messages(folder / "many", 1_500))
     values: dict[str, object] = {"features": 700, "assumed_colluders": 0, "min_survivors": 4, "data": data}
     settings = small_settings(folder, **(values | changes))
-    return audit(plan_audit(settings, None), Observer(), StopFlag(), most, Environment(rng=seeded()))
+    return Audit(settings, None, most, Environment(rng=seeded())).perform(Observer(), StopFlag())
 
 
 Sampler = Callable[[int, int, Rng], NDArray[np.int64]]
