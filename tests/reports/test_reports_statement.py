@@ -8,6 +8,7 @@ from kit.sample_record import sample_record
 from fednode.assemble.enrolment import HOW_ENROLLED
 from fednode.reports.page import statement
 from fednode.reports.run_record import ONE_MACHINE, RunRecord
+from fednode.units import UNITS
 
 
 def of_rounds(*numbers: int, **changes: object) -> RunRecord:
@@ -29,7 +30,7 @@ def test_it_names_what_was_spent_for_whom_and_on_which_assumptions() -> None:
         "fewer than 15 survivors",
         "of whom 14 add their noise",
         "for this run alone",
-        "clipped each record to an L2 norm of 1.",
+        "clipped what each record adds to an L2 norm of 1.",
         "no 4 of the 5 key holders",
         f"secure sum (bfv) withstands {record.trust.adversary}.",
         record.trust.strength,
@@ -95,6 +96,23 @@ def test_a_round_counts_as_charged_also_where_it_raised_nobodys_cost() -> None:
 
 def test_one_version_is_not_together() -> None:
     assert "1 model version, one" in (text := statement(of_rounds(0))) and "It is differentially private with" in text
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        (
+            "customer",
+            ("about 3,600 customers held by 20 clients", "clipped what each customer adds to", "one customer;"),
+        ),
+        ("client", (": 20 clients, who handed over", "clipped its update to an L2 norm", "one client; two data sets")),
+    ],
+)
+def test_the_statement_speaks_of_the_unit_that_was_protected(unit: str, words: tuple[str, ...]) -> None:
+    record = sample_record()
+    claim = replace(record.guarantee, unit=unit, adjacency=UNITS[unit].differ)
+    text = statement(replace(record, guarantee=claim))
+    assert all(part in text for part in (*words, UNITS[unit].differ)), text
 
 
 @pytest.mark.parametrize("numbers", [(8,), ()])
