@@ -20,6 +20,11 @@ def default_survivors(clients: int) -> int:
     return -(-3 * clients // 4)
 
 
+def clients_a_round(clients: int, rounds: int, each: int | None) -> int:
+    """How many clients to expect in a round, where each takes part in `each` of the rounds; all without."""
+    return clients if each is None else clients * each // rounds
+
+
 def member_names(role: str, count: int) -> tuple[str, ...]:
     """Names of one role in a run that enrols its own members: `client-01` to `client-20`, `holder-1` to `holder-5`."""
     width = len(str(count))

@@ -6,11 +6,13 @@ Nothing here reads data: a study, or whoever deploys, says what is trained and o
 import math
 from dataclasses import dataclass, replace
 
+from fednode.allocation import block_weights, outsiders_epsilon
 from fednode.assemble.cache_location import cache_warnings, kept_where, require_usable
 from fednode.assemble.claims import STRENGTH, adversary, committee_warnings
 from fednode.assemble.run_folder import population_file
 from fednode.assemble.study import Workload, find_study
 from fednode.errors import ConfigError
+from fednode.members import clients_a_round
 from fednode.optimiser import DEFAULT_PATH, ServerOptimiser
 from fednode.privacy import (
     Budget,
@@ -58,29 +60,48 @@ class Plan:
         """The arrays that are trained."""
         return self.workload.layout
 
+    @property
+    def taking_part(self) -> int:
+        """How many clients to expect in a round."""
+        settings = self.settings
+        return clients_a_round(settings.clients, settings.rounds, settings.rounds_per_client)
+
     def events(self, survivors: int) -> list[DiscreteGaussianSum]:
-        """What all rounds release if each has so many survivors."""
+        """What all rounds of a client release if each has so many survivors."""
         return _events(self.noise, survivors - self.terms.assumed_colluders)
 
     def member_epsilon(self) -> float:
         """The most that a member counts who does not count on more colluders than the plan."""
-        honest = self.settings.clients - self.terms.assumed_colluders
+        # with an allocation more come to a round than expected; this many but for a chance of 2^-29
+        most = min(self.settings.clients, self.taking_part + 6 * math.isqrt(self.taking_part))
+        honest = most - self.terms.assumed_colluders
         return member_epsilon(self.budget.epsilon, self.budget.delta, honest, self.noise.contributors)
+
+    def outsiders(self) -> float | None:
+        """Epsilon against those who do not know who took part in which round; None if everybody does in all."""
+        settings = self.settings
+        if settings.rounds_per_client is None:
+            return None
+        mu = max(event.mu for event in self.events(settings.min_survivors))
+        return outsiders_epsilon(mu, settings.rounds, settings.rounds_per_client, settings.delta)
 
     def lines(self) -> list[str]:
         """What `--dry-run` prints: rounds, epsilon, bytes, what the secure sum withstands and rests on."""
         settings, params, unit = self.settings, self.sum_params, UNITS[self.terms.unit]
-        least, full = self.events(settings.min_survivors), self.events(settings.clients)
+        least, full = self.events(settings.min_survivors), self.events(self.taking_part)
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
         renyi = [bound(renyi_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
         budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
         noises = [replace(self.terms, local_variance=event.local_variance).noise_multiplier() for event in full]
         slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
         opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
+        outside, each = self.outsiders(), settings.rounds_per_client
+        some = f" in {each} each, about {self.taking_part:,} a round" if each else ""
+        least_many = plural(settings.min_survivors, "survivor")
         rows = {
             "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, unit.name)}",
             "model": f"{self.workload.model}, {params.dimension:,} parameters",
-            "rounds": f"{settings.rounds}, {settings.clients:,} clients, at least {settings.min_survivors:,} survivors",
+            "rounds": f"{settings.rounds}, {settings.clients:,} clients{some}, at least {least_many}",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: {unit.zeroed}",
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
             "together": f"{groups_line(least, settings.delta, unit.name)}, with the fewest survivors",
@@ -94,6 +115,8 @@ class Plan:
             "bytes down": _down(settings, plain),
             "cache": kept_where(settings),
         }
+        if outside is not None:
+            rows["outsiders"] = f"epsilon {bound(outside)} to who sees the models, not who took part in which round"
         lines = [f"{name:<12}{text}" for name, text in rows.items()]
         lines += [f"public      {text}" for text in self.workload.public_inputs]
         return lines + [f"warning     {warning}" for warning in self.warnings]
@@ -110,7 +133,9 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     require_usable(settings)
     _require_unit(settings, workload)
     layout = workload.layout
-    optimiser = _optimiser(settings, workload.records)
+    # in k of T rounds a unit adds as much to the model as sqrt(k / T) units in all rounds, at the same epsilon
+    some = (settings.rounds_per_client or settings.rounds) / settings.rounds
+    optimiser = _optimiser(settings, workload.records * math.sqrt(some))
     noise = _noise_request(settings, layout.dimension, optimiser)
     terms = Terms(
         unit=settings.unit,
@@ -118,7 +143,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
         grid_bits=noise.grid_bits,
         local_variance=local_variance(noise),
         max_records=workload.max_records,
-        divisor=float(workload.records),
+        divisor=workload.records * some,
         min_survivors=settings.min_survivors,
         assumed_colluders=settings.assumed_colluders,
         deadline=settings.deadline,
@@ -171,7 +196,7 @@ def _down(settings: RunSettings, plain: int) -> str:
     return f"{most}; --staleness 1 or more would send the model less, if members allow it (max-staleness)"
 
 
-def _optimiser(settings: RunSettings, records: int) -> ServerOptimiser:
+def _optimiser(settings: RunSettings, records: float) -> ServerOptimiser:
     """The default path, or the one that the mean learning rate of a round gives.
 
     A long path keeps more noise: path / (N mu) clips in each parameter of the last model, whatever the rounds.
@@ -188,7 +213,7 @@ def _noise_request(settings: RunSettings, dimension: int, optimiser: ServerOptim
     request = NoiseRequest(
         epsilon=settings.epsilon,
         delta=settings.delta,
-        weights=optimiser.weights(),
+        weights=block_weights(optimiser.weights(), settings.rounds_per_client or settings.rounds),
         clip=settings.clip,
         grid_bits=settings.grid_bits or 0,
         dimension=dimension,

@@ -38,7 +38,7 @@ from fednode.reports import (
     parse_audit,
     parse_report,
 )
-from fednode.reports.figures import moment, plural
+from fednode.reports.figures import bound, moment, plural
 from fednode.reports.ledger_check import group_prices
 from fednode.settings import RunSettings
 from fednode.units import UNITS
@@ -242,7 +242,7 @@ def _mechanism(plan: Plan) -> Mechanism:
     draws = plan.layout.dimension * plan.settings.clients * plan.settings.rounds
     return Mechanism(
         name="distributed discrete Gaussian in the secure sum",
-        sampling="every client and every record in every round (q = 1), so no amplification is claimed",
+        sampling=_sampling(plan),
         clip=terms.clip,
         grid_bits=terms.grid_bits,
         sensitivity=step * rounded_norm(terms.clip / step, plan.layout.dimension),
@@ -287,6 +287,17 @@ def _priced_guarantee(claim: Guarantee, spending: Spending) -> Guarantee:
         deltas=tuple(DeltaPrice(delta, _finite(epsilon(events, delta))) for delta in _DELTAS),
         groups=groups,
         rounds_left=rounds_left(events, events[-1], limit, claim.delta) if events else claim.rounds_left,
+    )
+
+
+def _sampling(plan: Plan) -> str:
+    outside = plan.outsiders()
+    if outside is None:
+        return "every client and every record in every round (q = 1), so no amplification is claimed"
+    return (
+        f"each client in {plan.settings.rounds_per_client} rounds, drawn at random by the node; epsilon counts them in "
+        f"full, and is {bound(outside)} as planned against those who do not know who took part in which round: not "
+        "against the node, the holders or a reader of this report"
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fednode.allocation import allocate
 from fednode.assemble.enrolment import HOW_ENROLLED, Enrolled
 from fednode.assemble.planning import Plan
 from fednode.assemble.rounds import Notes, Spending, round_record
@@ -195,6 +196,8 @@ class Session:
         if self.members is None:
             raise RuntimeError("a task without a cohort")
         plan, cohort = self.plan, self.members.cohort
+        each, names = plan.settings.rounds_per_client, [client.name for client in cohort.clients]
+        drawn = () if each is None else allocate(names, plan.settings.rounds, each, self.environment.rng())
         return Task(
             self.run_id,
             cohort,
@@ -204,6 +207,7 @@ class Session:
             plan.optimiser,
             plan.noise.failure,
             noise=plan.noise,
+            allocation=drawn,
         )
 
     def _signer(self) -> Signer:

@@ -63,15 +63,16 @@ class Driver:
         """
         self.broken = None
         raise_if_stopped(self._node, f"before round {number}")
-        terms = self._terms(number)
-        self._node.ledger.check([self._task.event(terms, terms.min_survivors)])
+        invited = self._task.invited(number)
+        terms = self._terms(number, invited)
+        self._node.ledger.check([self._task.event(terms, terms.min_survivors)], invited)
         self._inform()
         keys = gather_box_keys(self._node, self._task, number, self._refusals) if self._node.scheme.boxed else None
         key_digest = self._agreed().key.digest() if keys is None else keys.digest()
         download = self._downloads.of_round(
             self._spec(number, key_digest, terms), _no_parts if keys is None else keys.parts_of
         )
-        run = RoundRun(self._node, self._task, download, self._invited(), keys)
+        run = RoundRun(self._node, self._task, download, invited, keys)
         try:
             outcome = self._run(run, number, keys)
         except BaseException as error:
@@ -123,9 +124,6 @@ class Driver:
             raise RuntimeError("there is no joint key yet: call `begin` before `run_round`")
         return self._key
 
-    def _invited(self) -> frozenset[str]:
-        return frozenset(client.name for client in self._task.cohort.clients)
-
     def _inform(self) -> None:
         """Send the task to members that lack it: to all at first, later to those that answered UNKNOWN_TASK."""
         if not self._uninformed:
@@ -147,12 +145,12 @@ class Driver:
 
     def _why_uninformed(self) -> str:
         """Why clients did not take the task: in the round itself they only answer UNKNOWN_TASK."""
-        clients = self._invited() & set(self._refusals)
+        clients = {client.name for client in self._task.cohort.clients} & set(self._refusals)
         return f"; {len(clients)} did not take the task: {self._refusals[min(clients)]}" if clients else ""
 
-    def _terms(self, number: int) -> Terms:
+    def _terms(self, number: int, invited: frozenset[str]) -> Terms:
         """The round's terms, with a staleness that the operator may have lowered since."""
-        terms = self._task.round_terms(number, self._momentum.step, self._node.ledger.dearest())
+        terms = self._task.round_terms(number, self._momentum.step, self._node.ledger.dearest(invited))
         wanted = self._node.staleness
         return terms if wanted is None else replace(terms, staleness=max(0, min(terms.staleness, wanted())))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.allocation import Allocation, block_of
 from fednode.clock import Clock
 from fednode.driver.channel import Channel
 from fednode.errors import BudgetExhausted
@@ -29,6 +30,7 @@ class Task:
     `terms` are those of the first round. With `noise`, what is left of its budget decides the noise of each later one.
     `failure` is the part of one release's delta that comes from sampler and overflow, not from noise. `frozen` are
     float32 arrays of the model that are never trained; a client gets them once, and the model's digest covers them.
+    `allocation` says who takes part in which round, everybody in all without one.
     Raises `ValueError` for a frozen array of another type, or with the name of a trained one.
     """
 
@@ -41,6 +43,7 @@ class Task:
     failure: float
     frozen: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
     noise: NoiseRequest | None = None
+    allocation: Allocation = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         for name, array in self.frozen.items():
@@ -54,6 +57,12 @@ class Task:
     def outline(self) -> Outline:
         """Names and shapes of all arrays, trained and frozen."""
         return Outline(self.layout, Layout(tuple(self.frozen), tuple(array.shape for array in self.frozen.values())))
+
+    def invited(self, number: int) -> frozenset[str]:
+        """The clients that take part in this round; all without an allocation."""
+        if self.allocation:
+            return self.allocation[number - 1]
+        return frozenset(client.name for client in self.cohort.clients)
 
     def model(self, vector: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
         """All arrays of the model, float32 as they travel, at these trained parameters (float64 [d])."""
@@ -71,7 +80,10 @@ class Task:
         """
         if self.noise is None:
             return self.terms
-        left = max(1, len(self.noise.weights) - number + 1)
+        left: int | None = max(1, len(self.noise.weights) - number + 1)
+        if self.allocation:
+            # the weights are those of blocks, and each of these clients has one round in each block that is left
+            step, left = block_of(number, len(self.allocation), len(self.noise.weights)), None
         terms = replace(self.terms, local_variance=local_variance(self.noise, charged, step=step, left=left))
         if sum_headroom(terms, self.layout.dimension, len(self.cohort.clients)) > self.sum_params.value_bound:
             raise BudgetExhausted(

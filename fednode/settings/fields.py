@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from fednode.members import default_survivors, member_names
+from fednode.members import clients_a_round, default_survivors, member_names
 from fednode.settings.faults import Fault, parse_fault
 
 
@@ -104,7 +104,8 @@ def _setting(panel: str, default: object, description: str, **bounds: Any) -> An
 
 
 def _default_survivors(validated: dict[str, Any]) -> int:
-    return default_survivors(int(validated.get("clients", 20)))
+    clients, rounds = int(validated.get("clients", 20)), int(validated.get("rounds", 20))
+    return default_survivors(clients_a_round(clients, rounds, validated.get("rounds_per_client")))
 
 
 class SettingFields(BaseModel):
@@ -127,8 +128,11 @@ class SettingFields(BaseModel):
 
     clients: Whole = _setting(_ROUNDS, 20, "How many clients take part.", ge=2, le=100_000)
     rounds: Whole = _setting(_ROUNDS, 20, "How many rounds to run.", ge=1, le=100_000)
+    rounds_per_client: Whole | None = _setting(
+        _ROUNDS, None, "Rounds in which each client takes part, drawn at random [default: all].", ge=1
+    )
     min_survivors: Whole = _setting(
-        _ROUNDS, ..., "Fewest updates a round may open [default: 3/4 of the clients].", ge=2
+        _ROUNDS, ..., "Fewest updates a round may open [default: 3/4 of the clients in a round].", ge=2
     )
     deadline: Real = _setting(_ROUNDS, 60.0, "Seconds that a round waits for updates.", gt=0, le=86_400)
     staleness: Whole = _setting(

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from fednode.members import least_threshold, member_names
+from fednode.members import clients_a_round, least_threshold, member_names
 from fednode.settings.fields import SettingFields
 from fednode.settings.nearest import guess
 
@@ -37,10 +37,17 @@ class RunSettings(SettingFields):
 
 def _survivors(settings: SettingFields) -> Iterator[ClashError]:
     least, colluders, clients = settings.min_survivors, settings.assumed_colluders, settings.clients
-    if least > clients:
+    each, rounds = settings.rounds_per_client, settings.rounds
+    if each is not None and each > rounds:
         yield ClashError(
-            ("min_survivors", "clients"),
-            f"min_survivors is {least} but only {clients} clients take part: lower it to {clients} or less",
+            ("rounds_per_client", "rounds"), f"rounds_per_client is {each} of {rounds} rounds: lower it, or run more"
+        )
+    most = clients_a_round(clients, rounds, each)
+    if least > most:
+        where = "take part" if each is None else "are to be expected in a round"
+        yield ClashError(
+            ("min_survivors", "clients" if each is None else "rounds_per_client"),
+            f"min_survivors is {least} but only {most} clients {where}: lower it to {most} or less",
         )
     if least - colluders < HONEST_SURVIVORS:
         enough = colluders + HONEST_SURVIVORS
