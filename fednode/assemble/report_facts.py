@@ -21,6 +21,7 @@ from fednode.errors import (
     TooFewSurvivors,
 )
 from fednode.privacy import Budget, attack_advantage, attack_tpr, epsilon, gaussian_mu, rounds_left
+from fednode.privacy.population import standing
 from fednode.protocol.headroom import OVERFLOW_CHANCE, SAMPLER_DISTANCE
 from fednode.protocol.spec import Terms, rounded_norm
 from fednode.reports import (
@@ -81,6 +82,7 @@ def planned_notes(session: Session) -> Notes:
         rounds=(),
         warnings=plan.warnings,
         deviations=_injected(settings),
+        population=plan.population.line().rpartition("; ")[0],
         about=About(*(getattr(settings, field.name) or "" for field in fields(About))),
     )
     return Notes(_accounted(planned, plan.terms, nothing), plan.terms)
@@ -102,6 +104,7 @@ def run_record(session: Session, error: BaseException | None) -> RunRecord:
         deviations=(*session.noticed, *_tuned(session), *planned.deviations),
         unfinished=tuple(unfinished),
         labels=session.labels,
+        population=standing(session.plan.population.path, session.plan.budget).line().rpartition("; ")[0],
     )
     record = _accounted(record, session.plan.terms, spending)
     return replace(record, deviations=(*record.deviations, *unfinished.values()))
@@ -176,7 +179,7 @@ def _accounted(record: RunRecord, terms: Terms, spending: Spending) -> RunRecord
         trust=replace(record.trust, ledger_head=spending.head),
         claims=claims(terms, params, reached, record.task.public_inputs),
         rounds=rounds,
-        deviations=(*record.deviations, *_failures(rounds, spending)),
+        deviations=(*record.deviations, *_failures(rounds)),
     )
 
 
@@ -338,11 +341,10 @@ def _tuned(session: Session) -> list[str]:
     ]
 
 
-def _failures(rounds: tuple[RoundRecord, ...], spending: Spending) -> list[str]:
+def _failures(rounds: tuple[RoundRecord, ...]) -> list[str]:
     failed = [record for record in rounds if not record.released]
-    charged = {charge.round_number for charge in spending.charges}
     found = [f"Round {record.round} ended without a release: {record.reason}." for record in failed]
-    return found + [f"Round {record.round} was charged all the same." for record in failed if record.round in charged]
+    return found + [f"Round {record.round} was charged all the same." for record in failed if record.charged]
 
 
 def _unfinished(session: Session, rounds: list[RoundRecord]) -> dict[int, str]:

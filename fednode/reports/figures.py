@@ -110,11 +110,6 @@ def row(entry: DeltaPrice | GroupPrice) -> str:
     return f"{at}: {maybe(entry.epsilon)}"
 
 
-def names(entries: Sequence[str]) -> str:
-    """The names, separated by commas."""
-    return ", ".join(entries)
-
-
 def reasons(entries: Sequence[NamedReason]) -> str:
     """The names, each with its reason, separated by commas."""
     return ", ".join(f"{entry.name} ({entry.reason})" for entry in entries)

@@ -254,7 +254,8 @@ class RunRecord:
     `settings` are all settings as resolved, JSON-safe. `warnings` are sentences: what was known to be weak before the
     first round; `deviations` are what then made the guarantee, or the run, weaker than planned. `unfinished` are the
     rounds that were released and whose model was not saved or not tested. `labels` are the scores of the last model
-    that was tested, `audit` what an audit of the run found, if there was one.
+    that was tested, `audit` what an audit of the run found, if there was one;
+    `population` says what all runs over the same records have spent together.
     """
 
     run_id: str
@@ -276,6 +277,7 @@ class RunRecord:
     about: About = About()
     labels: tuple[LabelScore, ...] = ()
     audit: AuditFound | None = None
+    population: str = ""
 
     @property
     def released(self) -> tuple[RoundRecord, ...]:

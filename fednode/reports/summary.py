@@ -4,7 +4,6 @@ from fednode.reports.figures import (
     LOOSER,
     bound,
     duration,
-    names,
     number,
     percent,
     percent_bound,
@@ -76,12 +75,12 @@ def _survivors(record: RunRecord) -> str:
 
 def _troubles(record: RunRecord) -> tuple[tuple[str, str], ...]:
     kinds = {
-        "Lost": [(entry.round, names(entry.lost)) for entry in record.rounds],
+        "Lost": [(entry.round, ", ".join(entry.lost)) for entry in record.rounds],
         "Rejected": [(entry.round, reasons(entry.rejected)) for entry in record.rounds],
         "Discarded": [(entry.round, reasons(entry.discarded)) for entry in record.rounds],
         "Asked again": [(entry.round, _requests(entry.asked_again)) for entry in record.rounds],
-        "Wrong, with proof": [(entry.round, names(entry.proven)) for entry in record.rounds],
-        "Holders silent": [(entry.round, names(entry.holders_silent)) for entry in record.rounds],
+        "Wrong, with proof": [(entry.round, ", ".join(entry.proven)) for entry in record.rounds],
+        "Holders silent": [(entry.round, ", ".join(entry.holders_silent)) for entry in record.rounds],
         "Failed": [(entry.round, entry.reason or "no reason given") for entry in record.rounds if not entry.released],
     }
     return tuple((kind, _rounds_with(found)) for kind, found in kinds.items() if any(who for _, who in found))

@@ -80,6 +80,7 @@ def sample_record() -> RunRecord:
         ),
         about=About("Intents of the shop", "Shop Inc.", "to sort messages", "privacy@shop.example"),
         labels=(LabelScore("card", 90, 100), LabelScore("late parcel", 30, 60), LabelScore("unseen", 0, 0)),
+        population="support: epsilon 9.1 spent by 2 runs, of 20 for all runs together",
         audit=AuditFound("pass", (), {"canaries": 5000, "mu": 1.08, "ledger_mu": 1.17}),
     )
 

@@ -42,6 +42,8 @@ def test_a_killed_run_is_reported_with_every_round_that_was_charged(killed: Path
     assert (last["outcome"], last["survivors"]) == ("failed", whole["rounds"][2]["survivors"])
     assert last["noise_added"] == pytest.approx(whole["rounds"][2]["noise_added"])
     assert found["guarantee"] == whole["guarantee"]
+    spent = f"epsilon {whole['guarantee']['epsilon']:.4f} spent by 1 runs"
+    assert (spent in whole["population"], "nothing spent yet" in found["population"]) == (True, True)
     assert found["trust"] == whole["trust"] | {"model_digest": whole["rounds"][1]["model_digest"]}
     assert whole["trust"]["model_digest"] == whole["rounds"][2]["model_digest"]
     assert "Round 3 was charged all the same." in found["deviations"]

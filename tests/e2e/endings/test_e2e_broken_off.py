@@ -73,7 +73,7 @@ PLACES = [
     Place(driver.Driver, "run_round", after=True),
     Place(Experiment, "save"),
     Place(Experiment, "save", after=True),
-    Place(Experiment, "accuracy"),
+    Place(Experiment, "hits"),
     Place(session.Session, "_note_round"),
     Place(session.Session, "_note_round", after=True),
     Place(Observer, "round_done"),
@@ -207,7 +207,7 @@ def test_where_the_report_cannot_be_written_either_the_first_error_is_told(tmp_p
         def writing_to(self, folder):
             (folder / "report.json").mkdir()
 
-    Place(Experiment, "accuracy").breaks(monkeypatch, tmp_path, 1, ERRORS[2])
+    Place(Experiment, "hits").breaks(monkeypatch, tmp_path, 1, ERRORS[2])
     with pytest.raises(ZeroDivisionError):
         run_inproc(small_settings(tmp_path, rounds=1), Full(), StopFlag(), PLAIN)
     (log,) = tmp_path.glob("runs/*/run.log")
