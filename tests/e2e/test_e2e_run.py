@@ -13,6 +13,8 @@ from fednode.settings import RunSettings, resolve
 FILES = {
     "report.html",
     "report.json",
+    "registry.yaml",
+    "ledger.csv",
     "model.safetensors",
     "ledger.jsonl",
     "ledger.head",

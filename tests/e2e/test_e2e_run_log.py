@@ -15,11 +15,6 @@ PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
 SECRET = "my-card-4929-is-lost"
 
 
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch):
-    monkeypatch.setattr("fednode.reports.page.figures_of", lambda _record: [])
-
-
 def quoting(*_):
     raise ValueError(f"cannot tokenise {SECRET!r}")
 

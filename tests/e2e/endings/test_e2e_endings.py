@@ -35,7 +35,7 @@ from fednode_clients.membership import MemberParts
 from fednode_study import study
 
 PLAIN = Environment(schemes=lambda _: InsecurePlainSum())
-ALWAYS = {"report.html", "report.json", "run.log", "config.toml", "rounds.jsonl"}
+ALWAYS = {"report.html", "report.json", "registry.yaml", "run.log", "config.toml", "rounds.jsonl"}
 
 
 def check_ended(result: RunResult, kind: type[Exception], outcome: str, charges: int) -> dict:
@@ -45,7 +45,8 @@ def check_ended(result: RunResult, kind: type[Exception], outcome: str, charges:
     assert report["outcome"] == outcome and str(result.error) in report["outcome_sentence"]
     names = {path.name for path in result.folder.iterdir()}
     released = sum(entry["outcome"] == "released" for entry in report["rounds"])
-    assert names == ALWAYS | {"ledger.jsonl", "ledger.head"} | ({"model.safetensors"} if released else set())
+    made = {"model.safetensors"} if released else set()
+    assert names == ALWAYS | {"ledger.jsonl", "ledger.head"} | made | ({"ledger.csv"} if charges else set())
     budget = Budget(report["guarantee"]["epsilon_limit"], report["guarantee"]["delta"])
     with Ledger.open(result.folder / "ledger.jsonl", budget, SystemClock(), report["run_id"]) as ledger:
         assert (len(ledger.entries), ledger.repair) == (charges, None)

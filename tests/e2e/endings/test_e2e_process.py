@@ -50,6 +50,7 @@ def test_a_run_that_fails_says_why_in_one_sentence(tmp_path):
     assert names == {
         "report.html",
         "report.json",
+        "registry.yaml",
         "ledger.jsonl",
         "ledger.head",
         "run.log",
