@@ -20,7 +20,7 @@ def prepare_command(
     vectors: Annotated[str | None, typer.Option(help="Its sentence vectors (.npz).")] = None,
     features: Annotated[str | None, typer.Option(help="Length of a hashed feature vector.")] = None,
     columns: Annotated[int, typer.Option(help="Directions that are kept.")] = 192,
-    start: Annotated[float, typer.Option(help="Length of the head's first weights; 0 starts from nothing.")] = 1.0,
+    start: Annotated[float, typer.Option(help="Length of the head's first weights; 0 starts from nothing.")] = 1.5,
     source: Annotated[str | None, typer.Option(help="Where the public set comes from, and its licence.")] = None,
 ) -> None:
     """Fit a preparation on a PUBLIC set and write it to FILE, for `fednode run --preparation FILE`.
