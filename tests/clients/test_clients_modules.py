@@ -9,7 +9,7 @@ from kit.modules import MIXING, REMEMBERING, RIGHT, chosen, gradient_alone, made
 
 from fednode.errors import ConfigError
 from fednode_clients.training.gradients import clipped_gradient_sum
-from fednode_clients.training.models import predict, to_vector
+from fednode_clients.training.models import to_vector
 from fednode_clients.training.record_gradients import RecordGradients
 
 N, CLIP = 5, 0.3
@@ -70,14 +70,18 @@ def test_without_any_record_the_sum_moves_by_the_clip_at_most(name, n, seed, cli
     assert np.linalg.norm(whole - rest) <= clip
 
 
+def gradients_of(model, records):
+    return RecordGradients(model, records, None, torch.float32)
+
+
 @pytest.mark.parametrize("name", ["perceptron with dropout", "CNN", "attention, batch first", "embedding", "GRU"])
 def test_other_records_do_not_change_one_bit_of_a_gradient(name):
     make, kind = RIGHT[name]
-    records = dealt(kind, 70)
-    gradients = RecordGradients(made(make), records)
-    together = np.concatenate(list(gradients.rows(records)))
-    order = np.random.default_rng(0).permutation(70)
-    again = np.concatenate(list(gradients.rows((chosen(records[0], order), records[1][order]))))
+    features, labels = dealt(kind, 70)
+    gradients = gradients_of(made(make), (features, labels))
+    together = np.concatenate(list(gradients.rows((features, labels))))
+    order = np.random.default_rng(0).permutation(70)[:40]
+    again = np.concatenate(list(gradients.rows((chosen(features, order), labels[order]))))
     assert np.array_equal(again, together[order])
 
 
@@ -127,7 +131,6 @@ def test_a_model_of_any_precision_is_right(make, dtype):
     got = clipped_gradient_sum(model, features, labels, CLIP)
     assert np.linalg.norm(got.vector - expected) <= N * CLIP * 2e-6
     assert np.array_equal(before, to_vector(model)) and {p.dtype for p in model.parameters()} == {dtype}
-    assert predict(model, features).shape == (N,)
 
 
 class InsistingOnHalf(torch.nn.Module):
@@ -137,6 +140,34 @@ class InsistingOnHalf(torch.nn.Module):
 
     def forward(self, x):
         return self.layer(x.to(torch.bfloat16)).float()
+
+
+def test_a_forward_that_insists_on_half_precision_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"layer 'layer' \(Linear\)"):
+        clipped_gradient_sum(InsistingOnHalf(), *dealt(rows), CLIP)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 50.0, 1e4])
+def test_a_saturated_linear_layer_still_takes_the_closed_form(scale, monkeypatch):
+    model = made(lambda: torch.nn.Linear(300, 7))
+    with torch.no_grad():
+        model.weight *= scale
+    monkeypatch.setattr(RecordGradients, "rows", None)
+    features = np.random.default_rng(0).normal(size=(40, 300)).astype(np.float32)
+    got = clipped_gradient_sum(model, features, np.arange(40) % 7, CLIP)
+    assert (got.records, got.dropped) == (40, 0) and np.linalg.norm(got.vector) > 0
+
+
+def test_a_hook_for_all_modules_reaches_the_gradients():
+    features, labels = dealt(rows)
+    model = made(RIGHT["linear"][0])
+    plain = clipped_gradient_sum(model, features, labels, 100.0)
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *call: 2 * call[-1])
+    try:
+        doubled = clipped_gradient_sum(model, features, labels, 100.0)
+    finally:
+        handle.remove()
+    assert np.linalg.norm(doubled.vector - plain.vector) > 0.1 * np.linalg.norm(plain.vector)
 
 
 def test_a_value_that_the_type_does_not_hold_counts_as_zero_and_is_counted():
@@ -165,12 +196,6 @@ def test_a_token_that_the_model_does_not_know_drops_its_record_and_no_other(at):
     assert got.dropped == 1 and np.linalg.norm(got.vector - clean.vector) <= 1e-9
 
 
-@pytest.mark.parametrize("name", ["two inputs", "named inputs and a mask"])
-def test_several_inputs_predict(name):
-    make, kind = RIGHT[name]
-    assert set(predict(made(make), dealt(kind, 30)[0])) <= set(range(4))
-
-
 def squared(outputs, targets):
     return ((outputs - targets) ** 2).mean(dim=1)
 
@@ -197,7 +222,7 @@ def test_what_is_decided_does_not_depend_on_the_records():
     """A record for which the model raises, and one for which it does not, are treated by the same way of computing."""
     make, _ = RIGHT["embedding"]
     ids, labels = dealt(tokens)
-    ways = [RecordGradients(made(make), (some, labels)) for some in (ids, ids + 10**6)]
+    ways = [gradients_of(made(make), (some, labels)) for some in (ids, ids + 10**6)]
     # nothing is learned of the second one's gradients: each of its records is dropped, by itself
     assert len({one.few_rows.tobytes() for one in ways}) == 1
     dropped = [clipped_gradient_sum(made(make), some, labels, CLIP).dropped for some in (ids, ids + 10**6)]

@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 from fednode.errors import ConfigError
 from fednode_clients.training.gradients import clip_scales, clipped_gradient_sum
 from fednode_clients.training.models import (
-    accuracy,
     linear_head,
     load_vector,
     parameter_count,
-    predict,
     to_vector,
     travelling,
 )
@@ -244,7 +242,9 @@ def test_more_than_one_block_and_micro_batch_add_up():
         clipped_gradient_sum(model, features[half], labels[half], 0.5) for half in (slice(1100), slice(1100, None))
     ]
     np.testing.assert_allclose(whole.vector, halves[0].vector + halves[1].vector, rtol=1e-12, atol=1e-12)
-    assert sum(map(len, RecordGradients(model, (features, labels)).rows((features, labels)))) == 2500
+    assert (
+        sum(map(len, RecordGradients(model, (features, labels), None, torch.float32).rows((features, labels)))) == 2500
+    )
 
 
 def test_private_numbers_do_not_print():
@@ -299,15 +299,6 @@ def test_a_vector_survives_the_way_through_the_model():
     model = linear_head(6, 4)
     load_vector(model, vector)
     assert to_vector(model).tobytes() == vector.tobytes()
-
-
-def test_predict_and_accuracy():
-    model = linear_head(2, 2)
-    load_vector(model, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
-    rows = np.array([[2, 1], [1, 2], [1, 1]], dtype=np.float32)
-    assert predict(model, rows).tolist() == [0, 1, 0]
-    assert accuracy(model, rows, np.array([0, 1, 1])) == pytest.approx(2 / 3)
-    assert accuracy(model, rows[:0], np.array([], dtype=np.int64)) == 0.0
 
 
 @settings(max_examples=25, deadline=None)

@@ -3,16 +3,13 @@
 Guarantee: replacing one record's contribution by zero, or leaving the record out, moves the vector by at most `clip` in
 L2 norm, floating-point error included. A record's gradient is what autograd gives for the record alone, whoever else is
 there (`record_gradients`), or, for a plain linear layer, the closed form in float64. Each is clipped to
-clip * (1 - 2^-20); the rest covers rounding: of the norm, below 2^-21 relative, and of two float64 sums over up to
-2^20 records, in blocks of up to 1,024 added with Kahan's compensation, below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of
-`clip`.
+clip * (1 - 2^-20); the rest covers rounding: of the norm, below 2^-21 relative, and of two float64 sums over up to 2^20
+records, in blocks of up to 1,024 added by Kahan's method, below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`.
 
     gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
-    a finite value that becomes infinite in the model's own type     contributes zero, counted in `dropped`
     label outside the model's classes                                contributes zero, counted in `dropped`
     a record for which the model raises, such as an unknown token    contributes zero, counted in `dropped`
     records after the first 2^20                                     contribute zero, counted in `dropped`
-    gradient zero                                                    contributes zero
     no records                                                       zeros, records = 0
     wrong shapes or types                                            ValueError
     a layer that mixes records, such as BatchNorm, or remembers them ConfigError with the layer's name
@@ -25,21 +22,20 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fednode_clients.training.lent import Loss
-from fednode_clients.training.models import known_labels, parameter_count, to_vector, travelling
+from fednode_clients.training.models import known_labels, parameter_count, travelling
 from fednode_clients.training.record_gradients import RecordGradients, agree
-from fednode_clients.training.records import Records, mapped, rows_of
+from fednode_clients.training.records import Records, rows_of, taken
 
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[np.float64]
-Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
 
 BLOCK = 1024
@@ -82,11 +78,10 @@ def clipped_gradient_sum(  # noqa: PLR0913 - what a sum is made of, the last two
     lost = np.zeros_like(total)
     clipped, dropped = 0, max(0, count - MAX_RECORDS)
     if count:
-        records = mapped(lambda array: array[:MAX_RECORDS], (features, labels))
-        sizes = None
+        records, sizes = taken((features, labels), slice(0, MAX_RECORDS)), None
         if groups is not None:
-            order, sizes = _together(groups[:MAX_RECORDS])
-            records = mapped(lambda array: array[order], records)
+            records = taken(records, np.argsort(groups[:MAX_RECORDS], kind="stable"))
+            sizes = np.unique(groups[:MAX_RECORDS], return_counts=True)[1]
         for block_sum, block_clipped, block_dropped in _blocks(model, records, loss, clip, sizes):
             owed = block_sum - lost
             grown = total + owed
@@ -119,45 +114,46 @@ Block = tuple[Array, int, int]
 def _blocks(
     model: "torch.nn.Module", records: Records, loss: Loss | None, clip: float, sizes: NDArray[np.int64] | None
 ) -> Iterator[Block]:
-    sampler = RecordGradients(model, records, loss)
-    if loss is None and _is_plain(model):
-        few = _Head(model, *sampler.few)
-        each = [row for row, _, _ in few.group_blocks(math.inf, np.ones(len(few.labels), dtype=np.int64))]
+    import torch
+
+    plain = loss is None and _is_plain(model)
+    sampler = RecordGradients(model, records, loss, torch.float64 if plain else torch.float32)
+    if plain:
+        one_each = np.ones(len(sampler.few_rows), dtype=np.int64)
+        few = [row for row, _, _ in _Head(model, *sampler.few).group_blocks(math.inf, one_each)]
         # what the type does not show, such as a hook for all modules
-        if agree(np.array(each), sampler.few_rows):
+        if agree(np.array(few), sampler.few_rows, 2.0**-20):
             head = _Head(model, *records)
             return head.blocks(clip) if sizes is None else head.group_blocks(clip, sizes)
     rows = sampler.rows(records)
     return (_clipped(gradients, clip) for gradients in rows) if sizes is None else _group_blocks(rows, sizes, clip)
 
 
-def _is_plain(model: "torch.nn.Module") -> "TypeGuard[torch.nn.Linear]":
+def _is_plain(model: "torch.nn.Module") -> bool:
     """Whether this is a linear layer whose trained weight and bias are all that it has."""
     import torch
 
     names = [name for name, _ in travelling(model)]
-    hooks = (value for name, value in vars(model).items() if name.endswith("hooks"))
     return (
         type(model) is torch.nn.Linear
         and names in (["weight", "bias"], ["weight"])
         and len(names) == len(list(model.parameters()))
-        and not any((*hooks, model._buffers, model._modules, "forward" in vars(model), "weight" in vars(model)))
+        and not any(value for name, value in vars(model).items() if name.endswith("hooks"))
+        and not any((model._buffers, model._modules, "forward" in vars(model), "weight" in vars(model)))
     )
 
 
 class _Head:
     """A linear layer: the gradient of record (x, y) is the outer product of r = softmax(Wx + b) - y and (x, 1)."""
 
-    def __init__(self, model: "torch.nn.Linear", features: Features, labels: Labels) -> None:
-        self._classes, dimension = model.weight.shape
-        flat = to_vector(model)
-        end = self._classes * dimension
-        self._weight, self._bias = flat[:end].reshape(self._classes, dimension), flat[end:]
-        self._features, self.labels = features, labels
+    def __init__(self, model: "torch.nn.Module", features: NDArray[np.floating], labels: Labels) -> None:
+        weight, *bias = (parameter.detach().double().cpu().numpy() for _, parameter in travelling(model))
+        self._weight, self._bias = weight, bias[0] if bias else np.zeros(0)
+        self._features, self._labels = features, labels
 
     def blocks(self, clip: float) -> Iterator[Block]:
         """Of each record alone: its norm is |r| |(x, 1)|, no need to form the product."""
-        for start in range(0, len(self.labels), BLOCK):
+        for start in range(0, len(self._labels), BLOCK):
             x, residual, usable = self._factors(slice(start, start + BLOCK))
             norms = np.where(usable, _norms(residual) * np.hypot(_norms(x), float(len(self._bias) > 0)), np.nan)
             scales = clip_scales(norms, clip)
@@ -176,7 +172,7 @@ class _Head:
 
     def _factors(self, part: slice) -> tuple[Array, Array, NDArray[np.bool_]]:
         x = self._features[part].astype(np.float64)
-        known, y = known_labels(self.labels[part], self._classes)
+        known, y = known_labels(self._labels[part], len(self._weight))
         usable = np.isfinite(x).all(axis=1) & known
         x[~usable] = 0.0
         return x, _residuals(x @ self._weight.T + (self._bias if len(self._bias) else 0.0), y), usable
@@ -190,13 +186,12 @@ def _group_blocks(rows: Iterator[Array], sizes: NDArray[np.int64], clip: float) 
     """Each group's records are added one after the other: its sum does not depend on how micro-batches cut it."""
     each = (row for gradients in rows for row in gradients)
     for size in sizes:
-        used = [False] * int(size)
-        total = np.zeros(1)
-        for at, row in enumerate(islice(each, int(size))):
-            used[at] = bool(np.isfinite(row).all())
-            total = total + (row if used[at] else np.zeros_like(row))
+        total, unusable = np.zeros(1), 0
+        for row in islice(each, int(size)):
+            usable = bool(np.isfinite(row).all())
+            total, unusable = total + np.where(usable, row, 0.0), unusable + (not usable)
         block, clipped, lost = _clipped(total[None], clip)
-        yield block, clipped, used.count(False) + lost * used.count(True)
+        yield block, clipped, unusable + lost * (int(size) - unusable)
 
 
 def _clipped(gradients: Array, clip: float) -> Block:
@@ -208,8 +203,7 @@ def _clipped(gradients: Array, clip: float) -> Block:
 
 
 def _counts(norms: Array, clip: float) -> tuple[int, int]:
-    finite = np.isfinite(norms)
-    return int((finite & (norms > clip)).sum()), int((~finite).sum())
+    return int(((norms > clip) & (norms < np.inf)).sum()), int((~np.isfinite(norms)).sum())
 
 
 def _norms(rows: Array) -> Array:
@@ -220,13 +214,6 @@ def _norms(rows: Array) -> Array:
         scaled = rows / unit[:, None]
         norms: Array = unit * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
     return norms
-
-
-def _together(groups: Labels) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """The order that brings the records of a group together, and how many each group has."""
-    order = np.argsort(groups, kind="stable")
-    _, sizes = np.unique(groups, return_counts=True)
-    return order, sizes
 
 
 def _residuals(scores: Array, labels: Labels) -> Array:

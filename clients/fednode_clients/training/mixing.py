@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fednode_clients.training.records import leaves
-
 if TYPE_CHECKING:
     import torch
 
@@ -14,13 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Trace:
-    """What one run of a model gave: floating tensors, and for each call of a layer, inner ones first, what went in and
-    came out. If it raised: the error, and the layer that did."""
+    """What a model gave; what each layer took and gave, inner ones first; the error and its layer, if it raised."""
 
     outputs: "Tensors" = field(default_factory=list, repr=False)
     calls: "list[tuple[str, Tensors, Tensors]]" = field(default_factory=list, repr=False)
     error: Exception | None = None
-    layer: str = "the loss"
+    layer: str = "the model"
 
 
 def traced(module: "torch.nn.Module", run: Callable[[], Any]) -> Trace:
@@ -50,11 +47,10 @@ def traced(module: "torch.nn.Module", run: Callable[[], Any]) -> Trace:
 
 def first_difference(trace: Trace, alone: Sequence[Trace], tolerance: float) -> str:
     """The innermost layer that turns the same inputs into other outputs; without one, the model."""
-    layer: str
-    for (layer, inputs, outputs), *others in zip(trace.calls, *(one.calls for one in alone), strict=False):
-        same_inputs = alike(inputs, [each for _, each, _ in others], tolerance)
-        if same_inputs and not alike(outputs, [each for _, _, each in others], tolerance):
-            return layer
+    for call, *others in zip(trace.calls, *(one.calls for one in alone), strict=False):
+        same_inputs = alike(call[1], [other[1] for other in others], tolerance)
+        if same_inputs and not alike(call[2], [other[2] for other in others], tolerance):
+            return str(call[0])
     return trace.calls[-1][0] if trace.calls else "the model"
 
 
@@ -67,14 +63,12 @@ def _holds(together: "torch.Tensor", alone: "Tensors", tolerance: float) -> bool
     import torch
 
     for at, part in enumerate(alone):
-        if together.ndim != part.ndim:
-            return False
-        other = [d for d in range(part.ndim) if together.shape[d] != part.shape[d]]
-        if len(other) > 1 or any(together.shape[d] != len(alone) * part.shape[d] for d in other):
-            return False
-        mine = together.narrow(other[0], at * part.shape[other[0]], part.shape[other[0]]) if other else together
+        mine = together
+        for d, size in enumerate(part.shape if together.ndim == part.ndim else ()):
+            if together.shape[d] == len(alone) * size and len(alone) > 1:
+                mine = mine.narrow(d, at * size, size)
         room = tolerance * float(part.abs().nan_to_num().max()) if part.numel() and tolerance else 0.0
-        if not torch.allclose(mine.double(), part.double(), rtol=0.0, atol=room, equal_nan=True):
+        if mine.shape != part.shape or not torch.allclose(mine.double(), part.double(), 0.0, room, equal_nan=True):
             return False
     return True
 
@@ -82,6 +76,7 @@ def _holds(together: "torch.Tensor", alone: "Tensors", tolerance: float) -> bool
 def _tensors(values: Any) -> "Tensors":
     """The floating tensors, copied: a later layer may change them in place."""
     import torch
+    from torch.utils._pytree import tree_leaves
 
-    found = (value for value in leaves(values) if isinstance(value, torch.Tensor) and value.is_floating_point())
+    found = (value for value in tree_leaves(values) if isinstance(value, torch.Tensor) and value.is_floating_point())
     return [value.detach().clone() for value in found]

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_clients.training.records import Records, arguments, as_tensors
-
 if TYPE_CHECKING:
     import torch
 
@@ -66,32 +64,6 @@ def load_vector(model: "torch.nn.Module", vector: Vector) -> None:
     with torch.no_grad():
         for parameter, piece in zip(parameters, rounded, strict=True):
             parameter.copy_(piece)
-
-
-def predict(model: "torch.nn.Module", features: Records) -> NDArray[np.int64]:
-    """The likeliest label of each row, int64 (n,); ties go to the lowest number. The model's mode is put back.
-
-    `features` as `clipped_gradient_sum` takes them.
-    """
-    import torch
-
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    positional, named = arguments(as_tensors(features, dtype)[0])
-    try:
-        with torch.no_grad():
-            scores = model(*positional, **named)
-    finally:
-        for module, mode in modes:
-            module.training = mode
-    best: NDArray[np.int64] = np.argmax(scores.double().cpu().numpy(), axis=1).astype(np.int64)
-    return best
-
-
-def accuracy(model: "torch.nn.Module", features: Records, labels: NDArray[np.int64]) -> float:
-    """Share of rows whose likeliest label is the given one; 0.0 for no rows."""
-    return float(np.mean(predict(model, features) == labels)) if len(labels) else 0.0
 
 
 def known_labels(labels: NDArray[np.int64], classes: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
