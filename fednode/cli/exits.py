@@ -40,7 +40,7 @@ REPORT_CAUSES: Final[dict[int, str]] = {
 }
 """What the codes of `fednode report` mean."""
 
-OPTIONAL: Final = frozenset({"matplotlib", "redis", "safetensors", "sklearn", "tenseal", "torch"})
+OPTIONAL: Final = frozenset({"dp_accounting", "matplotlib", "redis", "safetensors", "sklearn", "tenseal", "torch"})
 """Modules that a key holder's installation does not have; see the extras in pyproject.toml."""
 
 

@@ -18,6 +18,7 @@ ledger_app = typer.Typer(
 )
 
 _Ledger = Annotated[str, typer.Argument(metavar="LEDGER")]
+_Into = Annotated[Path, typer.Option("--into", metavar="FILE", help="The new file, such as NAME.ledger.jsonl.")]
 
 
 def _file(given: str) -> Path:
@@ -69,3 +70,48 @@ def limit_command(
     except ValueError as error:
         raise ConfigError(f"the limit was not changed: {error}") from error
     say(f"{found.name}: the limit is epsilon {epsilon:g}, after {before:g}; {found.spent:.4f} is spent")
+
+
+@ledger_app.command("price")
+def price_command(
+    ledger: _Ledger,
+    accountant: Annotated[str, typer.Option("--accountant", metavar="gaussian|renyi|pld")] = "gaussian",
+    delta: Annotated[
+        float | None, typer.Option("--delta", metavar="X", help="Another delta than the ledger's.")
+    ] = None,
+    groups: Annotated[int, typer.Option("--groups", metavar="N", min=1, help="N units of one person together.")] = 1,
+    replace_one: Annotated[
+        bool, typer.Option("--replace-one", help="Neighbours replace a unit by another one.")
+    ] = False,
+) -> None:
+    """Price the charges of a ledger again. pld is the cross-check by dp-accounting, if that is installed."""
+    from fednode.reports.ledger_check import price_lines
+
+    for line in price_lines(_file(ledger), accountant, delta, groups * (2 if replace_one else 1)):
+        say(line)
+
+
+@ledger_app.command("merge")
+def merge_command(ledgers: Annotated[list[str], typer.Argument(metavar="LEDGER...")], into: _Into) -> None:
+    """Write a new ledger of a population with all charges of these ledgers, each round of a run counted once.
+
+    For runs that charged different files and were over the same records, and for what is left of a damaged ledger.
+    """
+    from fednode.clock import SystemClock
+    from fednode.privacy.population import merge
+
+    made = merge([_file(one) for one in ledgers], into, SystemClock())
+    say(
+        f"{into}: epsilon {made.spent:.4f} is spent in {len(made.entries)} rounds, {made.budget.epsilon:g} is the limit"
+    )
+
+
+@ledger_app.command("export")
+def export_command(ledger: _Ledger) -> None:
+    """Print the charges as CSV."""
+    from fednode.reports.exports import ledger_csv
+    from fednode.reports.ledger_check import read_ledger
+
+    charges = [entry.charge for entry in read_ledger(_file(ledger)).entries]
+    for line in ledger_csv(charges).decode().splitlines() if charges else ():
+        say(line)

@@ -1,14 +1,25 @@
 """The ledger of a population: one file that all runs over the same records charge, and what stands in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fednode.clock import Clock
-from fednode.errors import BudgetExhausted, StoreError
+from fednode.disk.atomic import write_whole
+from fednode.errors import BudgetExhausted, ConfigError, DataError, StoreError
 from fednode.privacy.accountant import epsilon
 from fednode.privacy.budget import Budget
+from fednode.privacy.chain import (
+    ChargeRecord,
+    History,
+    LedgerHeader,
+    append_charge,
+    append_header,
+    append_limit,
+    replay,
+)
 from fednode.privacy.composition import dearest
+from fednode.privacy.journal import ConfirmedHead, Journal, head_file
 from fednode.privacy.ledger import Ledger, population_name, read_history
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
@@ -79,6 +90,51 @@ def open_population(path: Path, budget: Budget, clock: Clock, task: str) -> Ledg
     except OSError as error:
         raise StoreError(f"could not make {path.parent}: {error.strerror}; choose another --population") from error
     return Ledger.of_population(path, _until_set(budget), clock, task)
+
+
+def merge(paths: Sequence[Path], into: Path, clock: Clock) -> Ledger:
+    """Make the ledger of a population at `into` from all charges of these ledgers, each round of a task counted once.
+
+    Every line of them is verified, but not that they hold what their head files confirmed: a ledger that lost its end
+    is merged with those of the runs. Limits that were set for populations hold in the order of their times. Raises
+    `DataError`, `StoreError` for a changed line and where two ledgers differ about a round, `ConfigError` for two units
+    and for an existing file.
+    """
+    found = [_left_of(path) for path in paths]
+    units = {history.budget.unit for history in found}
+    if len(units) != 1 or into.exists() or head_file(into).exists():
+        raise ConfigError(
+            f"ledgers of one unit are merged into a new file, not those of {' and '.join(sorted(units))} into {into}"
+        )
+    budget = Budget(UNTIL_SET, min(history.budget.delta for history in found), units.pop())
+    charges: dict[tuple[str, int], ChargeRecord] = {}
+    for charge in (entry.charge for history in found for entry in history.entries):
+        known = charges.setdefault((charge.task, charge.round_number), charge)
+        if (known.event, known.survivors) != (charge.event, charge.survivors):
+            raise StoreError(
+                f"two ledgers differ about round {charge.round_number} of {charge.task}: find the right one"
+            )
+    merged, header = append_header(History(), LedgerHeader(population_name(into), budget, clock.time()))
+    lines = [header]
+    for key in sorted(charges):
+        after = epsilon(dearest([*(entry.charge for entry in merged.entries), charges[key]]), budget.delta)
+        merged, line = append_charge(merged, replace(charges[key], epsilon_after=after))
+        lines.append(line)
+    for limit in sorted({one for history in found for one in history.limits}, key=lambda one: one.time):
+        merged, line = append_limit(merged, limit)
+        lines.append(line)
+    write_whole(into, b"".join(lines))
+    Journal(into).confirm(ConfirmedHead(merged.size, merged.head))
+    return Ledger.at(into, clock)
+
+
+def _left_of(path: Path) -> History:
+    """The whole lines at `path`, whatever its head file says."""
+    content = Journal(path).read()
+    history = replay(content or b"", str(path)).history
+    if history.header is None:
+        raise DataError(f"{path} holds no line of a ledger; leave it out")
+    return history
 
 
 def _until_set(budget: Budget) -> Budget:

@@ -15,7 +15,12 @@ from fednode.reports.run_record import RunRecord
 def ledger_csv(charges: Sequence[ChargeRecord]) -> bytes:
     """One row for each of at least one charge, oldest first, with all that an accountant needs to price it again."""
     rows = [
-        {"round": charge.round_number, "time": moment(charge.time), "survivors": len(charge.survivors)}
+        {
+            "run": charge.task,
+            "round": charge.round_number,
+            "time": moment(charge.time),
+            "survivors": len(charge.survivors),
+        }
         | asdict(charge.event)
         | {"mu": charge.event.mu, "epsilon_after": charge.epsilon_after, "names": " ".join(charge.survivors)}
         for charge in charges

@@ -2,10 +2,11 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from fednode.errors import DataError, StoreError
+from fednode.errors import ConfigError, DataError, StoreError
 from fednode.privacy import DiscreteGaussianSum, dearest, epsilon, group_epsilon, paid_by_client, renyi_epsilon
 from fednode.privacy.chain import HEADER_START, ChargeRecord, History
 from fednode.privacy.ledger import read_replay
@@ -63,6 +64,42 @@ def show_lines(path: Path) -> list[str]:
     spent = epsilon(dearest(charges), budget.delta)
     lines += _client_lines(charges, budget.delta)
     return [*lines, f"spent      epsilon {bound(spent)} of {budget.epsilon:g} at delta {budget.delta:g}"]
+
+
+def price_lines(path: Path, accountant: str, delta: float | None, units: int) -> list[str]:
+    """What the charges of the ledger at `path` cost by another accountant, at another delta, for several units.
+
+    Raises as `show_lines`, and `ConfigError` where that accountant has no such price.
+    """
+    history = read_ledger(path)
+    events, at = dearest(entry.charge for entry in history.entries), delta or history.budget.delta
+    if accountant == "renyi" and units != 1:
+        raise ConfigError("the Renyi bound is proven for one unit; leave out --accountant renyi")
+    try:
+        match accountant:
+            case "gaussian":
+                price = group_epsilon(events, at, units)
+            case "renyi":
+                price = renyi_epsilon(events, at)
+            case "pld":
+                price = _by_loss_distribution(events, at, units)
+            case _:
+                raise ConfigError(f"unknown accountant {accountant!r}: gaussian, renyi or pld")
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    whom = f"{plural(units, history.budget.unit)} replaced by zero"
+    return [f"{maybe(price if math.isfinite(price) else None)} at delta {at:g}, {accountant}, for {whom}"]
+
+
+def _by_loss_distribution(events: Sequence[DiscreteGaussianSum], delta: float, units: int) -> float:
+    """The price of the Gaussian mechanisms behind the sums by dp-accounting, which shares no code with ours."""
+    import dp_accounting
+    from dp_accounting import pld
+
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-3)
+    for mu, count in Counter(event.mu for event in events).items():
+        accountant.compose(dp_accounting.GaussianDpEvent(1.0 / (units * mu)), count)
+    return float(accountant.get_epsilon(delta))
 
 
 def read_ledger(path: Path) -> History:

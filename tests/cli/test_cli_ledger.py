@@ -6,7 +6,7 @@ import pytest
 from kit.clocks import FakeClock
 
 from fednode.cli import main
-from fednode.privacy import Budget, DiscreteGaussianSum, Ledger
+from fednode.privacy import Budget, DiscreteGaussianSum, Ledger, epsilon, renyi_epsilon
 from fednode.reports.figures import bound
 
 EVENT = DiscreteGaussianSum(clip=1.0, grid_bits=16, dimension=100, local_variance=2**40, contributors=2, failure=0.0)
@@ -137,3 +137,71 @@ def test_a_population_is_found_by_its_name(tmp_path, monkeypatch, capsys):
     assert main(["ledger", "verify", "people"]) == 0
     assert "3 charges of 1 run" in capsys.readouterr().out
     assert main(["ledger", "verify", "nobody"]) == 3
+
+
+def priced(capsys, run, *words: str) -> float:
+    assert main(["ledger", "price", str(run), *words]) == 0
+    return float(capsys.readouterr().out.split()[1])
+
+
+def test_prices_by_other_accountants_for_other_neighbours(run, capsys):
+    once = priced(capsys, run)
+    assert once == pytest.approx(epsilon([EVENT] * 2, 1e-5), rel=1e-3)
+    assert priced(capsys, run, "--accountant", "renyi") == pytest.approx(renyi_epsilon([EVENT] * 2, 1e-5), rel=1e-3)
+    assert priced(capsys, run, "--replace-one") == priced(capsys, run, "--groups", "2") > once
+    assert priced(capsys, run, "--delta", "1e-7") > once
+    for wrong in (
+        ("--accountant", "guess"),
+        ("--accountant", "renyi", "--groups", "2"),
+        ("--delta", "2"),
+        ("--groups", "0"),
+    ):
+        assert main(["ledger", "price", str(run), *wrong]) == 2
+
+
+def test_the_cross_check_of_another_library(run, capsys):
+    assert priced(capsys, run, "--accountant", "pld") == pytest.approx(priced(capsys, run), abs=2e-3)
+    assert priced(capsys, run, "--accountant", "pld", "--groups", "5") == pytest.approx(
+        priced(capsys, run, "--groups", "5"), abs=2e-3
+    )
+
+
+def test_ledgers_are_merged_and_each_round_is_counted_once(run, tmp_path, capsys):
+    other = tmp_path / "other.jsonl"
+    with Ledger.open(other, Budget(8.0, 1e-5), FakeClock(), "b-task") as ledger:
+        charged(ledger, (1, 2, 3))
+    into = tmp_path / "people.ledger.jsonl"
+    wanted = ["ledger", "merge", str(run), str(other), str(run), "--into", str(into)]
+    assert main(wanted) == 0
+    assert "in 5 rounds, 50 is the limit" in capsys.readouterr().out
+    with Ledger.of_population(into, Budget(50.0, 1e-5), FakeClock(), "c-task") as ledger:
+        assert ledger.spent == epsilon([EVENT] * 5, 1e-5)
+        charged(ledger, (1,))
+    assert main(wanted) == 2
+
+
+def test_what_is_left_of_a_damaged_ledger_is_merged_with_the_runs(run, tmp_path, capsys):
+    people = tmp_path / "people.ledger.jsonl"
+    with Ledger.of_population(people, Budget(50.0, 1e-5), FakeClock(), "a-task") as ledger:
+        charged(ledger, (1, 2))
+        ledger.limit(20.0, "Ada", "the board")
+    people.write_bytes(b"".join(people.read_bytes().splitlines(keepends=True)[:2]))
+    assert main(["ledger", "verify", str(people)]) == 8
+    into = tmp_path / "again.ledger.jsonl"
+    assert main(["ledger", "merge", str(people), str(run), "--into", str(into)]) == 0
+    assert "in 2 rounds" in capsys.readouterr().out
+
+
+def test_ledgers_that_differ_about_a_round_are_not_merged(run, tmp_path, capsys):
+    other = tmp_path / "other.jsonl"
+    with Ledger.open(other, Budget(8.0, 1e-5), FakeClock(), "a-task") as ledger:
+        ledger.charge(EVENT, 1, ("ann", "cyd"))
+    assert main(["ledger", "merge", str(run), str(other), "--into", str(tmp_path / "new.jsonl")]) == 8
+    assert "differ about round 1 of a-task" in capsys.readouterr().err
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_the_charges_as_csv(run, capsys):
+    assert main(["ledger", "export", str(run)]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 3 and rows[0].startswith("run,round,time,survivors,clip") and rows[2].startswith("a-task,2,")
