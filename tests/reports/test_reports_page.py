@@ -275,7 +275,7 @@ def meaning(record: RunRecord) -> str:
 
 def guarantee(record: RunRecord) -> str:
     page = Page(render_html(record))
-    return page.section("Guarantee Epsilon spent", "Planned noise of a sum")
+    return page.section("Guarantee Epsilon spent", "Planned noise of the first sum")
 
 
 def changed(**changes: float) -> RunRecord:
