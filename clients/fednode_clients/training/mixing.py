@@ -1,6 +1,7 @@
 """Which layer of a model gives a record another result beside other records, or another one the second time."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,10 @@ def traced(module: "torch.nn.Module", run: Callable[[], Any]) -> Trace:
 
     for name, layer in module.named_modules():
         title = f"layer {name!r} ({type(layer).__name__})" if name else f"the model ({type(layer).__name__})"
-        try:
+        # a compiled module takes no hooks
+        with suppress(RuntimeError):
             hooks.append(layer.register_forward_pre_hook(lambda *_, title=title: inside.append(title)))
             hooks.append(layer.register_forward_hook(ended))
-        except RuntimeError:
-            # a compiled module takes no hooks
-            continue
     try:
         trace.outputs = _tensors(run())
     except Exception as error:  # noqa: BLE001 - a module may raise anything

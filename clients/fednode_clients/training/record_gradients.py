@@ -31,8 +31,7 @@ Rows = NDArray[np.float64]
 
 _FEW = 5
 _BLOCK = 32
-# d x block float64 values at a time: 128 MB
-_VALUES_AT_ONCE = 2**24
+_VALUES_AT_ONCE = 2**24  # d x block float64 values: 128 MB
 
 
 class RecordGradients:
