@@ -60,7 +60,7 @@ class Ledger:
     failed charge changes neither file nor memory; opening verifies every line, and that what was confirmed is there.
     Any number of processes may charge one file: each charge holds a lock and first reads what others have written.
     Limits: whoever can write the file and its head file can write another chain, so it is no defence against the node's
-    own operator; holders note the head in each round.
+    own operator: compare `head` with one that was noted elsewhere.
 
     For one thread. The rounds of a task are in the order of their charges.
     """
@@ -142,19 +142,9 @@ class Ledger:
         return tuple(entry.charge.event for entry in self.entries)
 
     @property
-    def population(self) -> "Ledger | None":
-        """The ledger of the population, if this one charges one."""
-        return self._population
-
-    @property
     def head(self) -> str:
         """Hash of the last line: it covers all lines before it."""
         return self._history.head
-
-    @property
-    def witnessed(self) -> bytes:
-        """The head that holders are shown: the population's, if there is one."""
-        return bytes.fromhex((self._population or self).head)
 
     @property
     def repair(self) -> str | None:
