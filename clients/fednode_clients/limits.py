@@ -172,7 +172,7 @@ def _needs(run: Mapping[str, object]) -> dict[str, object]:
     needs = {limit: run[setting] for limit, setting in _OF_THE_RUN.items() if setting in run}
     if "threshold" in run and "holders" in run:
         needs["max-corrupt"] = corrupt_holders(int(str(run["threshold"])), int(str(run["holders"])))
-    if "epsilon" in run:
+    if {"epsilon", "delta", "clients", "assumed-colluders", "min-survivors"} <= run.keys():
         needs["max-epsilon"] = _counted(run)
     return needs
 
