@@ -278,7 +278,8 @@ def test_a_second_key_for_the_same_task(kit, tmp_path):
         kit.folder(name).state.drop(RECORD_HEAD)
         shutil.rmtree(kit.folder(name).tasks.taken)
         kit.restart(name)
-    kit.root.joinpath("ledger.jsonl").unlink()
+    for name in ("ledger.jsonl", "ledger.head"):
+        kit.root.joinpath(name).unlink()
     second = published(kit)
     must_refuse(lambda: take(kit, second), "second-key")
     kit.restart("client-1")

@@ -14,7 +14,8 @@ from fednode.optimiser import ServerOptimiser
 
 
 def csv_with(folder: Path, count: int) -> Path:
-    file = folder / f"{count}.csv"
+    file = folder / str(count) / "messages.csv"
+    file.parent.mkdir()
     rows = [f"please {('send', 'return', 'cancel')[n % 3]} order {n},{('a', 'b', 'c')[n % 3]}" for n in range(count)]
     file.write_text("\n".join(["text,label", *rows]) + "\n")
     return file
@@ -35,17 +36,18 @@ def test_data_sets_of_nearly_one_size_have_the_same_plan(tmp_path):
 
 
 def test_the_released_model_and_report_tell_the_public_number_alone(tmp_path):
-    """A model of one round is a multiple of rate / (2^16 divisor): a lattice from which the divisor can be read."""
+    """A model of one round is a multiple of rate / (2^bits divisor): a lattice from which the divisor can be read."""
     file = csv_with(tmp_path, 391)
     trained, counted = 391 - 391 // 5, {391, 312, 313, 79, 78}
     folder = small_run(tmp_path, data=str(file), rounds=1, min_noise=0.0, epsilon=50.0).folder
-    task = json.loads((folder / "report.json").read_text())["run"]["task"]
+    run = json.loads((folder / "report.json").read_text())["run"]
+    task, resolved = run["task"], run["settings"]
     model = np.concatenate([array.ravel() for array in load_file(folder / "model.safetensors").values()])
-    optimiser = ServerOptimiser(1)
+    optimiser = ServerOptimiser(1, resolved["learning_rate"])
     _, moved = optimiser.apply(optimiser.init(1), np.zeros(1), np.ones(1))
 
     def off_the_lattice(divisor: float) -> float:
-        steps = model.astype(np.float64) * divisor * 2**16 / moved[0]
+        steps = model.astype(np.float64) * divisor * 2 ** resolved["grid_bits"] / moved[0]
         return float(np.abs(steps - np.round(steps)).mean())
 
     assert task["divisor"] == task["records"] == rounded_up(trained)
