@@ -60,11 +60,11 @@ def test_each_round_is_under_what_was_wanted_when_it_began(tmp_path, size):
 @pytest.mark.parametrize(("wanted", "allowed"), [(0, 0), (1, 1), (2, 2), (3, 2), (10**9, 2), (-1, 0)])
 def test_never_more_than_the_members_were_told(tmp_path, wanted, allowed):
     cohort = FakeCohort(tmp_path, LAZY)
-    assert begun(cohort, Knob(wanted))._terms(1) == replace(LAZY.terms(), staleness=allowed)
+    assert begun(cohort, Knob(wanted))._terms(1, frozenset({"client-1"})) == replace(LAZY.terms(), staleness=allowed)
 
 
 def test_without_a_knob_it_is_the_tasks(tmp_path):
-    assert FakeCohort(tmp_path, LAZY).begun()._terms(1) == LAZY.terms()
+    assert FakeCohort(tmp_path, LAZY).begun()._terms(1, frozenset({"client-1"})) == LAZY.terms()
 
 
 def claiming(attached_of):
