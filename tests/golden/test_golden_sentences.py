@@ -74,7 +74,6 @@ COMMANDS = [
     "fednode run --data good.csv --vectors good.csv",
     "fednode run --data good.csv --vectors short.npz",
     # what cannot work
-    f"{SMALL} --min-noise 1000",
     f"{SMALL} --delta 1e-300",
     f"{RUN} --clients 1000",
     f"{RUN} --out good.csv",

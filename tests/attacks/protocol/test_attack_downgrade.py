@@ -32,6 +32,7 @@ def downgraded(root, monkeypatch, limits: MemberLimits) -> FakeCohort:
     monkeypatch.setattr("kit.cohort.TASK", "task-2")
     # a node that lies keeps no ledger
     (root / "ledger.jsonl").unlink()
+    (root / "ledger.head").unlink()
     cohort.size, cohort.scheme = BFV, scheme("bfv")
     cohort.sent.clear()
     for member in cohort.cohort.members:

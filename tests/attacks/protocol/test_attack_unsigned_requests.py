@@ -98,7 +98,7 @@ def test_tasks_of_strangers_do_not_take_the_room_of_the_nodes(cohort, monkeypatc
 
 
 def test_a_node_that_signs_another_round_than_it_sends_is_found_out(cohort):
-    spec = cohort.driver._spec(2, bytes(32))
+    spec = cohort.driver._spec(2, bytes(32), cohort.size.terms())
     frame = spec_frame("confirm", spec)
     wrong = sign_request(cohort.signer, "holder-1", frame, Topic(TASK, 3, spec.digest()))
     assert answer(cohort, "holder-1", SignedRequest(frame, wrong)) == "unsigned-request"
