@@ -13,7 +13,7 @@ Why a path and not a rate: under a fixed privacy budget the noise of one round g
 so the noise in the final parameters grows with the path, not with the number of rounds. The path decides how far the
 model learns and how much noise it keeps; the number of rounds decides how smoothly. One default serves 20 to 40 rounds.
 Momentum, averaged iterates and Adam filter noise that the shrinking steps already filter; none of them helped when
-measured (experiments/README.md has the figures), so the default momentum is 0.
+measured for version 0.1, so the default momentum is 0.
 
 Everything is elementwise float64 in one fixed order: the same inputs give the same bits on any IEEE machine.
 """
