@@ -13,6 +13,7 @@ from fednode.errors import ConfigError
 from fednode.observer import Observer, StopFlag
 from fednode.privacy import Budget, DiscreteGaussianSum, Ledger
 from fednode.privacy.population import open_population
+from fednode.settings import RunSettings
 
 SAMPLER = "fednode_clients.client.privatise.discrete_gaussian"
 CLIP = "fednode.audit.canaries.clipped_gradient_sum"
@@ -105,3 +106,14 @@ def test_a_run_whose_unit_is_a_client_has_one_canary_a_client(tmp_path):
     settings = small_settings(tmp_path, unit="client", clients=120, rounds=1)
     result = Audit(settings, tmp_path, 5_000, Environment(rng=seeded())).perform(Observer(), StopFlag())
     assert (result.figures["canaries"], result.figures["dimension"], result.findings) == (120, 500, ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sampler", "passes"), [(None, True), (halved, False), (left_out(1, of=20), False)])
+def test_the_default_run(tmp_path, monkeypatch, sampler, passes):
+    if sampler is not None:
+        monkeypatch.setattr(SAMPLER, sampler)
+    audit = Audit(RunSettings(out=tmp_path), None, 5_000, Environment(rng=seeded(1)))
+    result = audit.perform(Observer(), StopFlag())
+    assert (result.findings == ()) is passes and result.figures["canaries"] == 5_000
+    assert result.figures["noise_error"] < 0.0021

@@ -47,12 +47,12 @@ def forgotten(variance: int, size: int, rng: Rng) -> NDArray[np.int64]:
     return np.zeros(size, dtype=np.int64)
 
 
-def left_out(by: int = 1) -> Sampler:
-    """The sampler of a process in which every fourth share, that of one of four clients, is left out."""
+def left_out(by: int = 1, of: int = 4) -> Sampler:
+    """The sampler of a process in which one share in so many is left out: that of one client."""
     calls = count()
 
     def sample(variance: int, size: int, rng: Rng) -> NDArray[np.int64]:
-        return (forgotten if next(calls) % 4 == by else DISCRETE_GAUSSIAN)(variance, size, rng)
+        return (forgotten if next(calls) % of == by else DISCRETE_GAUSSIAN)(variance, size, rng)
 
     return sample
 

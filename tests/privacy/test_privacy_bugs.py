@@ -182,9 +182,9 @@ def test_bug_20_what_has_no_noise_costs_infinity():
 def test_bug_21_very_little_noise_has_a_price_at_once():
     started = time.perf_counter()
     spent = epsilon([shares(0.1, 10)] * 100, DELTA)
-    assert time.perf_counter() - started < 5.0 and spent == pytest.approx(
-        gaussian_epsilon_of_mu(100.0, DELTA), rel=1e-6
-    )
+    # more than the chance of an error outside the noise allows: no budget holds it
+    assert time.perf_counter() - started < 5.0 and spent == math.inf
+    assert gaussian_epsilon_of_mu(100.0, DELTA) > 1_041
 
 
 def test_bug_23_and_24_asking_changes_nothing_and_equal_rounds_are_counted(tmp_path):
