@@ -14,7 +14,7 @@ from fednode.assemble.study import find_study
 from fednode.observer import Observer, StopFlag
 from fednode.settings import RunSettings
 from privacy_utility.inputs import SOURCES, data_settings
-from privacy_utility.rows import COLUMNS, START, Row
+from privacy_utility.rows import START, Row
 
 PUBLIC = {"banking77": "clinc150", "clinc150": "banking77", "multidogo": "clinc150"}
 """By set: the other set on which its preparation is fitted."""
@@ -61,10 +61,10 @@ def settings_of(row: Row, seed: int, root: Path, work: Path) -> RunSettings:
 
 def _preparation(row: Row, root: Path, work: Path) -> Path:
     public = PUBLIC[row.data]
-    path = work / f"{public}-{'hashed' if row.hashed else 'minilm'}.safetensors"
+    path = work / f"{public}-{'hashed' if row.hashed else 'minilm'}-{row.columns}.safetensors"
     if not path.exists():
         settings = RunSettings.model_validate(data_settings(public, root, work, hashed=row.hashed))
-        prepare(settings, path, COLUMNS, START, SOURCES[public])
+        prepare(settings, path, row.columns, START, SOURCES[public])
     return path
 
 
