@@ -1,3 +1,29 @@
-"""FedNode: a federated-learning aggregation node."""
+"""FedNode: a federated-learning aggregation node.
+
+task = fednode.Task(model, loss=torch.nn.functional.cross_entropy, unit="record", epsilon=2.0, rounds=20)
+run = fednode.simulate(task, clients=[(x1, y1), (x2, y2)], test=(xt, yt))
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fednode.front.run import Run
+    from fednode.front.simulate import simulate
+    from fednode.front.task import Task
 
 __version__ = "0.1.0"
+__all__ = ["Run", "Task", "simulate"]
+
+_WHERE = {"Run": "fednode.front.run", "Task": "fednode.front.task", "simulate": "fednode.front.simulate"}
+
+
+def __getattr__(name: str) -> object:
+    # imported when used: the command line and members need none of it
+    if name not in _WHERE:
+        raise AttributeError(f"module 'fednode' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

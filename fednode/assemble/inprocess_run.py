@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from fednode.assemble.cache_location import reach_server
 from fednode.assemble.enrolment import enrol_simulation
-from fednode.assemble.planning import plan_run
+from fednode.assemble.planning import plan_task
 from fednode.assemble.run_folder import logging_to, make_run_folder
 from fednode.assemble.run_result import RunResult, conclude
 from fednode.assemble.session import Environment, Session
-from fednode.assemble.study import find_study
+from fednode.assemble.study import Study, find_study
 from fednode.disk.locked_folder import remove_abandoned, temporary_folder
 from fednode.errors import FednodeError
 from fednode.members import member_names
@@ -32,11 +32,17 @@ def run_inproc(
     settings: RunSettings, observer: Observer, stop: StopFlag, environment: Environment | None = None
 ) -> RunResult:
     """Run everything in this process. Raises what `plan_run` raises, and `StoreError` for the folder."""
+    return run_study(settings, find_study(settings.study), observer, stop, environment)
+
+
+def run_study(
+    settings: RunSettings, study: Study, observer: Observer, stop: StopFlag, environment: Environment | None = None
+) -> RunResult:
+    """The same with a study that is given, whatever the settings name."""
     environment = environment or Environment()
     observer.phase("reading the data")
-    plan = plan_run(settings)
+    plan = plan_task(settings, study.workload(settings))
     folder = make_run_folder(plan.settings, environment.clock)
-    study = find_study(settings.study)
     session = Session(plan, folder, observer, stop, lambda: study.evaluator(plan.settings), environment)
     session.announce()
     # keys of runs that were killed before they could remove them

@@ -85,6 +85,9 @@ class Plan:
         mu = max(event.mu for event in self.events(settings.min_survivors))
         return outsiders_epsilon(mu, settings.rounds, settings.rounds_per_client, settings.delta)
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self) -> list[str]:
         """What `--dry-run` prints: rounds, epsilon, bytes, what the secure sum withstands and rests on."""
         settings, params, unit = self.settings, self.sum_params, UNITS[self.terms.unit]

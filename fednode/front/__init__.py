@@ -1,0 +1,1 @@
+"""FedNode from Python: a task, a simulation of it, and what came of it."""

@@ -1,0 +1,111 @@
+"""What came of a simulation: the trained model, its history, its report."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+    from fednode.reports import RoundRecord, RunRecord
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A run that ended: the trained `model`, what it cost, and how it went.
+
+    `folder` holds its files; `record` is the whole report as a value.
+    """
+
+    model: "torch.nn.Module" = field(repr=False)
+    folder: Path
+    record: "RunRecord" = field(repr=False)
+
+    @property
+    def epsilon(self) -> float:
+        """What the ledger holds, at `delta` of the task."""
+        return self.record.guarantee.epsilon
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the last model on the test records, 0 to 1; None if it was not measured."""
+        return self.record.accuracies[-1] if self.record.accuracies else None
+
+    @property
+    def rounds(self) -> "Rounds":
+        """A round each, in order."""
+        return Rounds(self.record.rounds)
+
+    @property
+    def history(self) -> dict[str, list[Any]]:
+        """By name a value a round: round, accuracy, epsilon, survivors, seconds, bytes_up."""
+        return {name: [row[name] for row in self.rounds.rows()] for name in COLUMNS}
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """The report as a page; with a path, a copy there. Returns where it is."""
+        page = self.folder / "report.html"
+        return page if path is None else Path(shutil.copyfile(page, path))
+
+    def predict(self, inputs: Any) -> NDArray[np.generic]:
+        """The most likely class of each record, int64 [n]; what the model gives where it does not classify."""
+        outputs = outputs_of(self.model, inputs)
+        return outputs.argmax(axis=1) if outputs.ndim == 2 and outputs.shape[1] > 1 else outputs
+
+    def __repr__(self) -> str:
+        accuracy = "" if self.accuracy is None else f", accuracy {100 * self.accuracy:.1f} %"
+        return f"Run({self.record.run_id}: epsilon {self.epsilon:.4f}{accuracy}, {len(self.record.rounds)} rounds)"
+
+
+COLUMNS = ("round", "accuracy", "epsilon", "survivors", "seconds", "bytes_up")
+
+
+class Rounds(tuple["RoundRecord", ...]):
+    """The rounds of a run, in order."""
+
+    __slots__ = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict a round, with the names of `COLUMNS`."""
+        return [
+            {
+                "round": one.round,
+                "accuracy": one.accuracy,
+                "epsilon": one.epsilon_after,
+                "survivors": len(one.survivors),
+                "seconds": one.seconds,
+                "bytes_up": one.bytes_up,
+            }
+            for one in self
+        ]
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame, a row a round. Raises `ConfigError` if pandas is not installed."""
+        from fednode.errors import ConfigError
+
+        try:
+            import pandas as pd  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise ConfigError("pandas is not installed: pip install pandas") from error
+        return pd.DataFrame(self.rows())
+
+
+def outputs_of(model: "torch.nn.Module", inputs: Any) -> NDArray[np.generic]:
+    """What the model gives for these records, in evaluation mode, as an array."""
+    import torch
+
+    from fednode.front.data import _arrays
+    from fednode_clients.training.records import arguments, as_tensors
+
+    dtype = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    positional, named = arguments(as_tensors(_arrays(inputs), dtype))
+    mode = model.training
+    model.eval()
+    with torch.inference_mode():
+        given = model(*positional, **named)
+    model.train(mode)
+    found: NDArray[np.generic] = given.float().cpu().numpy()
+    return found

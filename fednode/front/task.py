@@ -1,0 +1,105 @@
+"""A task: the module to train, its loss, and the privacy that the training has to keep."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from fednode.assemble.study import Workload, rounded_up
+from fednode.errors import ConfigError
+from fednode.front.losses import per_record
+from fednode.protocol.model import Layout
+from fednode.settings import RunSettings, resolve
+
+if TYPE_CHECKING:
+    import torch
+
+    from fednode.assemble.planning import Plan
+
+Unit = Literal["record", "customer", "client"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What clients train together, and how much of anybody's data the models may show.
+
+    `model` is any torch module; its trainable floating-point parameters are trained, from the values that they have
+    now, which have to be public. `loss` takes what the model gives for records, and their targets: a function or module
+    of torch, or one of your own that gives a value a record. `unit` says what `epsilon` and `delta` protect, and `clip`
+    bounds what one unit adds: with "record" and "customer" each unit's gradient, with "client" the way that local
+    training moves the model. `optimiser` makes the optimiser of local training, SGD without one.
+
+    `records` and `max_records` are public numbers, the records of all clients and the most of one: a simulation rounds
+    up what it is given, a deployment has to name them. `options` are further settings of `fednode run`, by name.
+    Raises `ConfigError` for settings that contradict each other and for a module without trainable parameters.
+    """
+
+    model: "torch.nn.Module" = field(repr=False)
+    _: KW_ONLY
+    loss: "Callable[..., Any] | None" = None
+    unit: Unit = "record"
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    rounds: int = 20
+    clip: float = 1.0
+    optimiser: "Callable[..., torch.optim.Optimizer] | None" = None
+    records: int | None = None
+    max_records: int | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from fednode_clients.training.models import travelling
+
+        object.__setattr__(self, "loss", per_record(self.loss))
+        if not travelling(self.model):
+            raise ConfigError("the model has no trainable floating-point parameter; set requires_grad on what to train")
+
+    def plan(self, clients: int) -> "Plan":
+        """What training by so many clients costs, before anything runs: print it, or read its fields.
+
+        Raises `ConfigError` for what would fail, and where `records` and `max_records` are needed and not given.
+        """
+        from fednode.assemble.planning import plan_task
+
+        return plan_task(self.settings(clients), self.workload())
+
+    def settings(self, clients: int) -> RunSettings:
+        """All settings of a run with so many clients. Raises `ConfigError`."""
+        named = {name: getattr(self, name) for name in ("unit", "epsilon", "delta", "rounds", "clip")}
+        twice = sorted(named.keys() & self.options.keys())
+        if twice:
+            raise ConfigError(f"options hold {', '.join(twice)}: give it to Task by its own name")
+        return resolve(None, {}, {"study": "python", "clients": clients, **named, **self.options})
+
+    def workload(self) -> Workload:
+        """The arrays that are trained, and the public numbers."""
+        from fednode_clients.training.models import to_vector, travelling
+
+        records, most = self.records, 1 if self.unit == "client" else self.max_records
+        if records is None or most is None:
+            missing = "the public number of clients" if self.unit == "client" else "records and max_records"
+            raise ConfigError(f"give Task {missing}: rounded figures that may be published, never exact counts")
+        shapes = {name: tuple(parameter.shape) for name, parameter in travelling(self.model)}
+        return Workload(
+            layout=Layout(tuple(shapes), tuple(shapes.values())),
+            records=records,
+            max_records=most,
+            unit=self.unit,
+            model=type(self.model).__name__,
+            initial=to_vector(self.model),
+            public_inputs=("the parameters that training starts from, as the task gives them",),
+        )
+
+    def with_counts(self, counts: "list[int]") -> "Task":
+        """This task with public numbers made of the units of each client, rounded up where it names none."""
+        if self.unit == "client":
+            return replace(self, records=self.records or len(counts))
+        return replace(
+            self,
+            records=self.records or rounded_up(sum(counts)),
+            max_records=self.max_records or rounded_up(max(counts)),
+        )
+
+    def module(self) -> "torch.nn.Module":
+        """A copy of the model."""
+        return copy.deepcopy(self.model)
