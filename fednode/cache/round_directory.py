@@ -1,4 +1,4 @@
-"""The directory of a federated task: one writer, many clients, whole batches. Pure values, as `Directory` and `Agent`.
+"""The directory of a federated task: one writer, many clients, whole batches. Pure values.
 
 How a release and the clients interleave:
 
