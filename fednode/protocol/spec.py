@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import cast
 
 from fednode.errors import PeerFault
@@ -93,7 +94,7 @@ class Terms:
         return math.sqrt(self.local_variance * honest) / rounded_norm(self.clip * 2.0**self.grid_bits, dimension)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoundSpec:
     """One round of one task. Two rounds with the same digest are the same round."""
 
@@ -121,6 +122,10 @@ class RoundSpec:
 
     def digest(self) -> bytes:
         """Return 32 bytes that identify this round and all its fields."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:
         return digest("round-spec", canonical(self.to_dict()))
 
     @staticmethod
