@@ -1,5 +1,7 @@
 """How members are named, how many holders it takes to open, and how many clients a round needs."""
 
+from functools import lru_cache
+
 
 def least_threshold(holders: int, corrupt: int = 0) -> int:
     """The fewest holders t of k that may open a sum, so that 2t - k is above `corrupt`: 3 of 5 for none, 4 for 1 or 2.
@@ -25,6 +27,7 @@ def clients_a_round(clients: int, rounds: int, each: int | None) -> int:
     return clients if each is None else clients * each // rounds
 
 
+@lru_cache(maxsize=8)
 def member_names(role: str, count: int) -> tuple[str, ...]:
     """Names of one role in a run that enrols its own members: `client-01` to `client-20`, `holder-1` to `holder-5`."""
     width = len(str(count))

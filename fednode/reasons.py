@@ -105,5 +105,9 @@ class Reason(StrEnum):
     ALREADY_CONFIRMED = "already-confirmed", "The holder confirmed another roster of this round."
     NOT_CONFIRMED = "not-confirmed", "Too few holders have confirmed this roster."
     ALREADY_OPENED = "already-opened", "The holder has opened this round."
+    ANOTHER_LEDGER = (
+        "another-ledger",
+        "The node's ledger lacks a line that this holder has signed: it was cut or begun anew.",
+    )
     BAD_ANSWER = "bad-answer", "The holder's answer does not have the form of an opening."
     WRONG_ANSWER = "wrong-answer", "The holder's answer contradicts those of the others."

@@ -16,6 +16,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fednode.errors import PeerFault
 from fednode.reasons import Reason
@@ -29,6 +30,9 @@ MAX_HEADER = 1 << 16
 MAX_BODY = 1 << 31
 MAX_VALUES = 1 << 20
 """The most values in one JSON text, counted before parsing: each takes 60 to 100 bytes of memory but 2 of text."""
+
+_REMEMBERED = 2048
+"""The longest text whose fields are remembered: a round's spec comes with each of its requests."""
 
 MAX_DEPTH = 16
 """The deepest nesting of objects and lists, so that any value that was read can also be written."""
@@ -97,6 +101,11 @@ def parse(text: bytes, most: int = MAX_HEADER) -> "Fields":
 
     Raises `PeerFault`: "oversize" before anything is parsed, "malformed" for any other deviation.
     """
+    return (_parse if len(text) <= _REMEMBERED else _parse.__wrapped__)(text, most)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: bytes, most: int) -> "Fields":
     if len(text) > most or sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise PeerFault(Reason.OVERSIZE, f"{len(text)} bytes of JSON; at most {most} bytes and {MAX_VALUES} values")
     try:

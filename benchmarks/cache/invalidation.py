@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from benchmarks.cache.sharer import ECHO, PARCEL, REPLY, receive, send
 from benchmarks.harness.windows import Side, in_turn, spreads_to_json
-from fednode.cache.coherence import RoundDirectory
-from fednode.cache.coherence.round_directory import Parcel, pack
+from fednode.cache.round_directory import Parcel, RoundDirectory, pack
 from fednode.clock import Clock, SystemClock
 
 BATCH: Final = "a batch of 64 keys"

@@ -5,7 +5,7 @@ import sys
 from struct import Struct
 from typing import Final
 
-from fednode.cache.coherence import Copies
+from fednode.cache.round_directory import Copies
 
 PARCEL: Final = b"p"
 ECHO: Final = b"e"

@@ -7,6 +7,7 @@ alone, so a child in a new pid namespace with its parent's id would draw its par
 import os
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self, final
 
 from cryptography.exceptions import InvalidSignature
@@ -20,6 +21,8 @@ from fednode_crypto.secret import Secret
 _SECRET_SIZE: Final = 32
 _PREFIX: Final = b"fednode/v1/"
 _PRIME: Final = 2**255 - 19
+_REMEMBERED: Final = 4096
+"""The longest message whose signature is remembered, once it was found right; no wrong one ever is."""
 _LOW_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _LOW_ORDER: Final = frozenset({0, 1, _PRIME - 1, _LOW_ORDER_8, _PRIME - _LOW_ORDER_8})
 """The y coordinates of the eight points of Ed25519 whose order divides 8."""
@@ -44,7 +47,7 @@ class VerifyKey:
         """
         signed = _in_domain(domain, message)
         try:
-            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, signed)
+            (_verify if len(signed) <= _REMEMBERED else _verify.__wrapped__)(self.raw, signature, signed)
         except (InvalidSignature, ValueError):
             raise BadSignature("the signature does not belong to this key, domain and message: reject it") from None
 
@@ -150,6 +153,12 @@ def open_box(key: BoxKey, box: bytes, associated: bytes) -> bytes:
     low-order point.
     """
     return boxes.unseal(key._key, box, associated)
+
+
+@lru_cache(maxsize=1 << 14)
+def _verify(raw: bytes, signature: bytes, signed: bytes) -> None:
+    """One process meets the same signature many times: a holder thrice a round, a simulation once for each member."""
+    Ed25519PublicKey.from_public_bytes(raw).verify(signature, signed)
 
 
 def _in_domain(domain: bytes, message: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """The study as FedNode sees it: counts for the plan, a training function for clients, tests and prediction."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,13 +85,13 @@ class CustomerService:
         Raises `PeerFault` or `ValueError` for another model.
         """
         from fednode_clients.training.gradients import clipped_gradient_sum
-        from fednode_clients.training.models import linear_head, load_vector, travelling
+        from fednode_clients.training.models import load_vector, travelling
         from fednode_study.experiment import DataSettings, load_experiment
 
         settings = from_run_config(place.run)
         experiment = load_experiment(DataSettings.of(settings))
         rows, labels = experiment.share(place.partition())
-        model = linear_head(experiment.featuriser.dimension, len(experiment.dataset.labels))
+        model = deepcopy(_head(experiment.featuriser.dimension, len(experiment.dataset.labels)))
         wanted = Layout.of({name: parameter.detach().numpy() for name, parameter in travelling(model)})
         load_vector(model, wanted.flatten(arrays))
         if settings.unit == "client":
@@ -127,17 +128,24 @@ def trained_head(
 ) -> "LocalUpdate":
     """How far SGD over this client's records moves the head, clipped."""
     import torch
-    from torch.utils.data import DataLoader, TensorDataset
 
-    from fednode_clients.training.local import LocalTraining, local_update
+    from fednode_clients.training.local import LocalTraining, ShuffledBatches, local_update
 
     # on several threads a head of this size takes ten times as long
     torch.set_num_threads(1)
-    records = TensorDataset(torch.from_numpy(rows), torch.from_numpy(labels))
+    records = torch.from_numpy(rows), torch.from_numpy(labels)
     training = LocalTraining(
         partial(torch.optim.SGD, lr=settings.local_rate), settings.local_epochs, proximal=settings.proximal
     )
-    return local_update(head, DataLoader(records, settings.local_batch, shuffle=True), clip, training)
+    return local_update(head, ShuffledBatches(records, settings.local_batch), clip, training)
+
+
+@lru_cache(maxsize=4)
+def _head(columns: int, labels: int) -> "torch.nn.Linear":
+    """Made once a process: torch takes longer to make a layer than to copy one."""
+    from fednode_clients.training.models import linear_head
+
+    return linear_head(columns, labels)
 
 
 def head_layout(columns: int, labels: int) -> Layout:

@@ -9,6 +9,7 @@ from fednode.observer import Progress
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Signer
 from fednode_clients.keyfolder.folder import KeyFolder
+from fednode_clients.keyfolder.state_files import COMMON
 from fednode_clients.membership import SET_KEY_ROOT
 from fednode_crypto.identity import SigningKey
 
@@ -30,6 +31,7 @@ def enrol_simulation(root: Path, clients: int, holders: int, progress: Progress 
     """
     enrolment_key, signer = SigningKey.generate(), Signer("node", SigningKey.generate())
     claim_private(root, SET_KEY_ROOT)
+    (root / COMMON).mkdir(mode=0o700)
     names = member_names("client", clients) + member_names("holder", holders)
     folders: dict[str, KeyFolder] = {}
     for name in names:

@@ -28,7 +28,7 @@ from fednode.privacy import (
 from fednode.privacy.population import PopulationStanding, standing
 from fednode.protocol.headroom import release_failure, sum_headroom
 from fednode.protocol.model import Layout
-from fednode.protocol.spec import Terms
+from fednode.protocol.spec import MOST_ROTATED, Terms
 from fednode.reports.figures import LOOSER, bound, plural
 from fednode.reports.ledger_check import groups_line
 from fednode.settings import RunSettings
@@ -101,6 +101,7 @@ class Plan:
         outside, each = self.outsiders(), settings.rounds_per_client
         some = f" in {each} each, about {self.taking_part:,} a round" if each else ""
         least_many = plural(settings.min_survivors, "survivor")
+        turned = ", of rotated sums" if self.terms.rotated else ""
         rows = {
             "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, unit.name)}",
             "model": f"{self.workload.model}, {params.dimension:,} parameters",
@@ -114,7 +115,7 @@ class Plan:
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),
             "rests on": STRENGTH[params.scheme],
-            "bytes up": f"{params.upload_bytes:,} a sealed update, {params.upload_bytes / plain:.2f} x float32",
+            "bytes up": f"{params.upload_bytes:,} a sealed update, {params.upload_bytes / plain:.2f} x float32{turned}",
             "bytes down": _down(settings, plain),
             "cache": kept_where(settings),
         }
@@ -154,6 +155,10 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     )
     largest = max(event.local_variance for event in _events(noise, noise.contributors))
     params = _sum_params(settings, layout, replace(terms, local_variance=largest))
+    if workload.max_records <= MOST_ROTATED:
+        turned = _sum_params(settings, layout, replace(terms, local_variance=largest, rotated=True))
+        if turned.upload_bytes < params.upload_bytes:
+            terms, params = replace(terms, rotated=True), turned
     resolved = {"learning_rate": optimiser.path / settings.rounds, "grid_bits": noise.grid_bits}
     budget = Budget(settings.epsilon, settings.delta, settings.unit)
     population = standing(population_file(settings, workload.dataset, budget.unit), budget)

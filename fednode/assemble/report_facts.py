@@ -244,7 +244,7 @@ def _mechanism(plan: Plan) -> Mechanism:
     terms, step = plan.terms, 2.0**-plan.terms.grid_bits
     draws = plan.layout.dimension * plan.settings.clients * plan.settings.rounds
     return Mechanism(
-        name="distributed discrete Gaussian in the secure sum",
+        name=f"distributed discrete Gaussian in the secure sum{' of rotated updates' if terms.rotated else ''}",
         sampling=_sampling(plan),
         clip=terms.clip,
         grid_bits=terms.grid_bits,

@@ -31,14 +31,19 @@ def _file(given: str) -> Path:
 
 
 @ledger_app.command("verify", epilog=epilog(LEDGER_CAUSES))
-def verify_command(ledger: _Ledger) -> None:
+def verify_command(
+    ledger: _Ledger,
+    signed: Annotated[
+        Path | None, typer.Option("--signed", metavar="RECORD", help="A holder's record.jsonl: are its lines there?")
+    ] = None,
+) -> None:
     """Check every line of a ledger and compute again what it spent. Nothing is written.
 
     LEDGER is a file such as runs/ID/ledger.jsonl, the folder of a run, or the name of a population.
     """
-    from fednode.reports.ledger_check import verify_lines
+    from fednode.reports.ledger_check import signed_line, verify_lines
 
-    for line in verify_lines(_file(ledger)):
+    for line in [*verify_lines(_file(ledger)), *([signed_line(_file(ledger), signed)] if signed else [])]:
         say(line)
 
 

@@ -1,6 +1,6 @@
 """Which chunks of the model each client is sent: those that it does not hold, by its own signed replies.
 
-The directory of the task (`fednode.cache.coherence.round_directory`) keeps which client holds which chunk:
+The directory of the task (`fednode.cache.round_directory`) keeps which client holds which chunk:
     1. publishing a version marks the changed chunks as stale at every client;
     2. the next round's request names the version and brings each client the chunks that it lacks;
     3. the client's signed reply to that round proves that it now holds them all.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode.cache.coherence import RoundDirectory, too_old
+from fednode.cache.round_directory import RoundDirectory, too_old
 from fednode.clock import Clock
 from fednode.driver.channel import Request
 from fednode.driver.task import Task

@@ -26,6 +26,7 @@ from fednode.protocol.cohort import Member
 from fednode.protocol.complaints import Court, complaint_parts
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
+from fednode.protocol.requests import roster_part
 from fednode.protocol.spec import RoundSpec
 from fednode.reasons import Reason
 from fednode.round import events
@@ -71,14 +72,16 @@ class Holders:
         names = [holder.name for holder in self._task.cohort.holders if holder.point in points]
         heads_of_keys = {} if self._keys is None else self._keys.heads
         complaints = complaint_parts(heads_of_keys, (upheld.complaint for upheld in self._upheld.values()))
-        request = confirm_request(self._task, self._spec, heads.values(), names, complaints)
+        shown = (self._node.ledger.mark, complaints)
+        request = confirm_request(self._task, self._spec, roster_part(heads.values()), names, shown)
         self._readers[State.CONFIRMING] = partial(self._confirmed, request)
         self._node.channel.send(request.messages)
 
     def open(self, heads: Mapping[str, Signed], fold: Fold) -> None:
         """Ask the holders to open the sum `fold` over the roster of these heads, with the signatures under it."""
         confirmed = None if self._keys is None else Confirmations(self._signed)
-        request = open_requests(self._task, self._spec, heads.values(), fold, confirmed)
+        shown = (self._node.ledger.mark, confirmed)
+        request = open_requests(self._task, self._spec, roster_part(heads.values()), fold, shown)
         self._readers[State.OPENING] = partial(self._answered, request)
         self._node.channel.send(request.messages)
 

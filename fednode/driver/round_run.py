@@ -21,6 +21,7 @@ from fednode.driver.task import Node, Task
 from fednode.errors import BudgetExhausted
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys
+from fednode.protocol.headroom import unrotate
 from fednode.round import effects, events
 from fednode.round.machine import Round, State
 
@@ -187,7 +188,9 @@ class RoundRun:
         if total is None:
             raise RuntimeError("there is no opened sum to publish")
         # divide by the public constant of the spec: dividing by the number of arrivals would change the sensitivity
-        mean = total.astype(np.float64) * 2.0**-terms.grid_bits / terms.divisor
+        values = total.astype(np.float64)
+        values = unrotate(values, self._spec.digest()) if terms.rotated else values
+        mean = values * 2.0**-terms.grid_bits / terms.divisor
         self._release = Release(mean, receipt)
         self._download.certify(self._holders.signed())
 

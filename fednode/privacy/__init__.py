@@ -17,7 +17,7 @@ from fednode.privacy.calibrate import NoiseRequest, coarsest_grid, local_varianc
 from fednode.privacy.chain import ChargeRecord, History, LedgerEntry
 from fednode.privacy.composition import dearest, paid_by_client
 from fednode.privacy.ledger import Ledger, Receipt
-from fednode.privacy.mechanism import DiscreteGaussianSum, honest_contributors
+from fednode.privacy.mechanism import DiscreteGaussianSum
 
 __all__ = [
     "Budget",
@@ -37,7 +37,6 @@ __all__ = [
     "gaussian_mu",
     "gaussian_mu_of_epsilon",
     "group_epsilon",
-    "honest_contributors",
     "local_variance",
     "member_epsilon",
     "paid_by_client",

@@ -26,6 +26,7 @@ from fednode.privacy.chain import (
 from fednode.privacy.composition import dearest
 from fednode.privacy.journal import ConfirmedHead, Journal, head_file
 from fednode.privacy.mechanism import DiscreteGaussianSum
+from fednode.protocol.ledger_mark import LedgerMark
 
 _MINT = object()
 
@@ -145,6 +146,14 @@ class Ledger:
     def head(self) -> str:
         """Hash of the last line: it covers all lines before it."""
         return self._history.head
+
+    @property
+    def mark(self) -> LedgerMark:
+        """How far the population's ledger is, this one without a population: what holders sign."""
+        if self._population is not None:
+            return self._population.mark
+        history = self._history
+        return LedgerMark(self.name, 1 + len(history.entries) + len(history.limits), history.head)
 
     @property
     def repair(self) -> str | None:

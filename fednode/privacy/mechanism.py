@@ -13,7 +13,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fednode.errors import TooFewSurvivors
 from fednode.privacy.checks import exact_keys, positive, real, whole
 from fednode.protocol.spec import ROUNDING_CHANCE, rounded_norm
 
@@ -183,18 +182,3 @@ class DiscreteGaussianSum:
         if found["kind"] != cls.kind:
             raise ValueError(f"unknown mechanism {found['kind']!r}: this version knows {cls.kind!r}")
         return cls(**{name: found[name] for name in names})  # type: ignore[arg-type]  # the class checks each
-
-
-def honest_contributors(survivors: int, assumed_colluders: int) -> int:
-    """Return how many clients' noise counts: the survivors less all assumed colluders, as if all of them survived.
-
-    Raises TooFewSurvivors if none are left, ValueError for a count that is negative or not a whole number.
-    """
-    whole("survivors", survivors, 0, _MOST_CONTRIBUTORS)
-    whole("assumed_colluders", assumed_colluders, 0, _MOST_CONTRIBUTORS)
-    if survivors <= assumed_colluders:
-        raise TooFewSurvivors(
-            f"{survivors} updates arrived and {assumed_colluders} of their senders are assumed to collude: they know "
-            "all of the noise; wait for more clients or lower assumed_colluders"
-        )
-    return survivors - assumed_colluders

@@ -120,7 +120,9 @@ def merge(paths: Sequence[Path], into: Path, clock: Clock) -> Ledger:
         after = epsilon(dearest([*(entry.charge for entry in merged.entries), charges[key]]), budget.delta)
         merged, line = append_charge(merged, replace(charges[key], epsilon_after=after))
         lines.append(line)
-    for limit in sorted({one for history in found for one in history.limits}, key=lambda one: one.time):
+    # the limit of a run says nothing of what all runs together may spend
+    shared = [one for one in found if not any(entry.charge.task == one.name for entry in one.entries)]
+    for limit in sorted({one for history in shared for one in history.limits}, key=lambda one: one.time):
         merged, line = append_limit(merged, limit)
         lines.append(line)
     write_whole(into, b"".join(lines))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fednode.errors import PeerFault
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.envelope import Signed, Topic, numbered, parts_of_holders
+from fednode.protocol.ledger_mark import LEDGER
 from fednode.reasons import Reason
 
 CONFIRMED = "confirmed"
@@ -44,9 +45,9 @@ class Confirmations:
         return frozenset(self.heads)
 
 
-def about_roster(roster: bytes) -> dict[str, object]:
-    """Return the fields of a confirmation of the roster with this digest."""
-    return {"roster": roster.hex()}
+def about_roster(roster: bytes, ledger: object) -> dict[str, object]:
+    """Return the fields of a confirmation of the roster with this digest, beside the ledger's mark as recorded."""
+    return {"roster": roster.hex(), LEDGER: ledger}
 
 
 def check_confirmation(signed: Signed, topic: Topic, roster: bytes) -> None:
@@ -55,5 +56,6 @@ def check_confirmation(signed: Signed, topic: Topic, roster: bytes) -> None:
     Raises `PeerFault("bad-confirmation")` if not.
     """
     head = signed.head
-    if (head.kind, head.topic, dict(head.about)) != (CONFIRMED, topic, about_roster(roster)):
+    named = (head.kind, head.topic, head.about.get("roster"), set(head.about))
+    if named != (CONFIRMED, topic, roster.hex(), {"roster", LEDGER}):
         raise PeerFault(Reason.BAD_CONFIRMATION, f"{head.sender} confirmed something else than this roster")

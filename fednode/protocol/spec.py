@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import cast
 
 from fednode.errors import PeerFault
 from fednode.reasons import Reason
@@ -16,6 +18,9 @@ MAX_STALENESS = 1_000
 """The most versions that an update may lag behind."""
 
 MAX_GRID_BITS = 40
+
+MOST_ROTATED = 1 << 16
+"""The most records of a rotated sum: floats then move it by less than the part of mu^2 that a plan keeps back."""
 
 ROUNDING_CHANCE = 2.0**-140
 """The chance that `rounded_norm` is too small."""
@@ -43,7 +48,7 @@ class Terms:
     2^-grid_bits, `local_variance` the noise of one client per coordinate in grid steps squared, `max_records` the most
     units in one client's sum, `divisor` the public number by which the opened sum is divided. `min_survivors -
     assumed_colluders` shares of noise add up to the target. An update may be computed from a model up to `staleness`
-    versions older than the round's.
+    versions older than the round's. If `rotated`, each sum is rotated as the spec's digest says before it is rounded.
     """
 
     unit: str
@@ -56,6 +61,7 @@ class Terms:
     assumed_colluders: int
     deadline: float
     staleness: int = 0
+    rotated: bool = False
 
     def __post_init__(self) -> None:
         for name in ("clip", "divisor", "deadline"):
@@ -74,6 +80,8 @@ class Terms:
             raise ValueError(f"grid_bits must be 0 to {MAX_GRID_BITS}, local_variance and max_records above zero")
         if not 0 <= self.assumed_colluders < self.min_survivors:
             raise ValueError("assumed_colluders must be at least 0 and below min_survivors")
+        if type(self.rotated) is not bool or (self.rotated and self.max_records > MOST_ROTATED):
+            raise ValueError(f"rotated must be true or false, and false for more than {MOST_ROTATED} records")
         if not 0 <= self.staleness <= MAX_STALENESS:
             raise ValueError(f"staleness must be 0 to {MAX_STALENESS}")
 
@@ -86,7 +94,7 @@ class Terms:
         return math.sqrt(self.local_variance * honest) / rounded_norm(self.clip * 2.0**self.grid_bits, dimension)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoundSpec:
     """One round of one task. Two rounds with the same digest are the same round."""
 
@@ -114,6 +122,10 @@ class RoundSpec:
 
     def digest(self) -> bytes:
         """Return 32 bytes that identify this round and all its fields."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:
         return digest("round-spec", canonical(self.to_dict()))
 
     @staticmethod
@@ -148,4 +160,5 @@ def _terms(data: Fields) -> Terms:
         assumed_colluders=data.integer("assumed_colluders", 0, 1_000_000),
         deadline=data.number("deadline", 0.0, 1e7),
         staleness=data.integer("staleness", 0, MAX_STALENESS),
+        rotated=cast(bool, data.raw().get("rotated")),
     )

@@ -10,6 +10,7 @@ from fednode.errors import ConfigError, DataError, StoreError
 from fednode.privacy import DiscreteGaussianSum, dearest, epsilon, group_epsilon, paid_by_client, renyi_epsilon
 from fednode.privacy.chain import HEADER_START, ChargeRecord, History
 from fednode.privacy.ledger import read_replay
+from fednode.protocol.ledger_mark import LEDGER
 from fednode.reports import JSON_NAME
 from fednode.reports.figures import LOOSER, bound, maybe, moment, plural
 from fednode.reports.run_record import GroupPrice
@@ -40,6 +41,31 @@ def verify_lines(path: Path) -> list[str]:
         f"head       {history.head}",
         f"{_CHAIN}; {compared}",
     ]
+
+
+def signed_line(path: Path, record: Path) -> str:
+    """That the ledger at `path` holds each line which a holder signed, by the holder's record.jsonl.
+
+    Raises `DataError` for a record that cannot be read, `StoreError` for a ledger without one of these lines.
+    """
+    name = read_ledger(path).name
+    heads = [json.loads(line)["hash"] for line in path.read_bytes().splitlines()]
+    try:
+        entries = [json.loads(line) for line in record.read_bytes().splitlines()]
+        marks = [
+            (lines, head)
+            for known, lines, head in (entry.get(LEDGER, ("", 0, "")) for entry in entries)
+            if known == name
+        ]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{record} is no record of a holder; name the record.jsonl of its key folder") from error
+    for lines, head in marks:
+        if heads[lines - 1 : lines] != [head]:
+            raise StoreError(
+                f"the ledger at {path} has not the line {lines} that this holder signed: it was cut or begun anew; "
+                "stop, and find what is missing before any run goes on"
+            )
+    return f"signed     {plural(len(marks), 'mark')} in {record}: the ledger holds the line of each"
 
 
 def group_prices(events: Sequence[DiscreteGaussianSum], delta: float) -> tuple[GroupPrice, ...]:

@@ -1,6 +1,7 @@
 """Settings as Flower's run config, and back: dashes in the names, "" for what is not set. Faults do not travel."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from fednode.settings.model import RunSettings
 from fednode.settings.sources import resolve
@@ -20,7 +21,13 @@ def to_run_config(settings: RunSettings) -> RunConfig:
 
 def from_run_config(config: Mapping[str, object]) -> RunSettings:
     """The settings in a run config. Raises `ConfigError` as `resolve` does."""
-    given = {key.replace("-", "_"): value for key, value in config.items() if key not in APP_KEYS and value != ""}
+    return _settings(tuple((key, type(value), value) for key, value in config.items()))
+
+
+@lru_cache(maxsize=4)
+def _settings(config: tuple[tuple[str, type, object], ...]) -> RunSettings:
+    """Each member of a simulation reads the same config in each round."""
+    given = {key.replace("-", "_"): value for key, _, value in config if key not in APP_KEYS and value != ""}
     return resolve(None, {}, given)
 
 

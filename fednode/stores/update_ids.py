@@ -85,11 +85,6 @@ class UpdateUsage:
         """Bytes of all pinned updates."""
         return sum(owner.bytes for owner in self.owners)
 
-    @property
-    def oldest(self) -> PinOwner | None:
-        """The round that has held pins the longest, if any."""
-        return self.owners[0] if self.owners else None
-
 
 def check_round(number: object) -> None:
     """Raise `TypeError` unless it is an int: True and "1" would be other rounds under the same key."""

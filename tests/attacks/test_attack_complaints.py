@@ -16,6 +16,7 @@ from kit import cohort as kit
 from kit.cohort import check_released, last_asked, refusal
 from kit.crypto.attacker import RING, envelope, real_cohort
 from kit.crypto.crooked import CHEATS, another_secret, complaining, crooked, key_of
+from kit.marks import MARKED
 
 from fednode.protocol.boxkeys import BOX_KEY, HolderKeys, about_keys, key_tree
 from fednode.protocol.complaints import Complaint, Court, Verdict, complaint_parts, read_complaints
@@ -165,7 +166,7 @@ def test_a_complaint_that_the_node_made_up_frames_no_holder(struck):
     forged = replace(false_complaint(struck), secret=b"k" * 32)
     court = Court.from_parts(spec, cohort.cohort, cohort.scheme, honest)
     assert court.judge(forged) == Verdict("holder-3", Reason.FALSE_COMPLAINT)
-    frame = spec_frame("confirm", spec, {**honest, **complaint_parts(court.heads, [forged])})
+    frame = spec_frame("confirm", spec, {**MARKED, **honest, **complaint_parts(court.heads, [forged])})
     said = envelope(cohort.speak("holder-1", kit.Request("query", "any", frame)))
     assert (said.head.kind, said.head.sender, said.about.text("reason")) == ("refusal", "holder-1", "bad-request")
     assert "client-1" in said.about.text("detail", 512) and "holder-3" not in said.about.text("detail", 512)

@@ -192,6 +192,19 @@ def test_what_is_left_of_a_damaged_ledger_is_merged_with_the_runs(run, tmp_path,
     assert "in 2 rounds" in capsys.readouterr().out
 
 
+def test_the_limit_of_a_run_is_not_that_of_a_merged_population(run, tmp_path):
+    people, into = tmp_path / "people.ledger.jsonl", tmp_path / "again.ledger.jsonl"
+    with Ledger.of_population(people, Budget(50.0, 1e-5), FakeClock(), "a-task") as ledger:
+        charged(ledger, (1, 2))
+        ledger.limit(4.0, "Ada", "the board")
+    with Ledger.at(run / "ledger.jsonl", FakeClock()) as ledger:
+        ledger.limit(40.0, "Ben", "one long run")
+    assert main(["ledger", "merge", str(people), str(run), "--into", str(into)]) == 0
+    with Ledger.at(into, FakeClock()) as ledger:
+        assert ledger.budget.epsilon == 4.0
+        assert [one.by for one in ledger.history.limits] == ["Ada"]
+
+
 def test_ledgers_that_differ_about_a_round_are_not_merged(run, tmp_path, capsys):
     other = tmp_path / "other.jsonl"
     with Ledger.open(other, Budget(8.0, 1e-5), FakeClock(), "a-task") as ledger:

@@ -359,3 +359,22 @@ def test_norms_whose_squares_overflow_or_vanish_are_clipped():
             model.weight.zero_()
         got = clipped_gradient_sum(model, features, np.array([1]), clip)
         assert np.linalg.norm(got.vector / clip) == pytest.approx(1.0, rel=1e-5) and got.clipped == 1
+
+
+@pytest.mark.parametrize("count", [2, 9, 34, 1025])
+@pytest.mark.parametrize("dimension", [16, 384])
+@pytest.mark.parametrize("scale", [1.0, 1e17, 1e19])
+def test_leaving_a_record_out_of_huge_ones_moves_the_sum_by_the_clip_at_most(scale, dimension, count):
+    # two classes tie but for rounding, so another order of adding gives another class
+    rng = np.random.default_rng(dimension)
+    half = rng.normal(size=(count, dimension)) * scale
+    features, labels = half + half[:, ::-1], rng.integers(0, 3, count)
+    for seed in range(2):
+        model = head(dimension, 3, seed).double()
+        with torch.no_grad():
+            model.weight[1] = model.weight[0].flip(0)
+        whole = clipped_gradient_sum(model, features, labels, 1.0).vector
+        for out in {0, count // 2, count - 1}:
+            rest = np.delete(features, out, 0), np.delete(labels, out)
+            moved = whole - clipped_gradient_sum(model, *rest, 1.0).vector
+            assert np.linalg.norm(moved) <= 1.0

@@ -5,6 +5,7 @@ import pytest
 from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, check_released, last_asked, refusal
 from kit.history.judging import judge
+from kit.marks import MARKED
 
 from fednode.driver.channel import Request
 from fednode.driver.driver import Driver
@@ -109,7 +110,7 @@ def opened(cohort):
 def test_a_second_roster_is_refused_also_after_a_restart(opened):
     spec, parts = read_spec("open", last_asked(opened, "open", "holder-1"))
     heads = read_roster(parts["roster"])
-    fewer = spec_frame("open", spec, {"roster": roster_part(heads[:-1]), "request": b""})
+    fewer = spec_frame("open", spec, {**MARKED, "roster": roster_part(heads[:-1]), "request": b""})
     for _ in range(2):
         assert refusal(opened, "holder-1", fewer) == "already-opened"
         opened.restart("holder-1")
@@ -156,7 +157,7 @@ def test_a_roster_whose_boxes_never_came_is_refused(cohort):
         fewer = {head.head.sender: boxes[head.head.sender] for head in heads[1:]}
         frame = spec_frame("boxes", spec, {"roster": roster_part(heads[1:]), "boxes": join_parts(fewer)})
         cohort.speak(name, Request("query", request.tag, frame))
-        whole = spec_frame("open", spec, {"roster": parts["roster"], "request": b""})
+        whole = spec_frame("open", spec, {**MARKED, "roster": parts["roster"], "request": b""})
         reasons.append(refusal(cohort, name, whole))
         return [cohort.speak(name, request)]
 
@@ -170,7 +171,9 @@ def test_who_signed_another_roster_is_left_out_of_the_opening(cohort):
     def another(cohort, name, request):
         spec, parts = read_spec("confirm", request.frame)
         fewer = roster_part(read_roster(parts["roster"])[1:])
-        return [cohort.speak(name, Request("query", request.tag, spec_frame("confirm", spec, {"roster": fewer})))]
+        return [
+            cohort.speak(name, Request("query", request.tag, spec_frame("confirm", spec, {**MARKED, "roster": fewer})))
+        ]
 
     cohort.tell("holder-3", another, "confirm")
     outcome = check_released(cohort, cohort.begun().run_round(1))
@@ -198,8 +201,8 @@ def test_confirmations_of_others_or_of_something_else_do_not_count(cohort):
         ({**signed, "confirmed-2": of_boxes}, "bad-confirmation"),
         ({**signed, "confirmed-2": b"junk"}, "malformed"),
     ):
-        assert refusal(cohort, "holder-1", spec_frame("open", spec, {**plain, **given})) == reason
-    answer = cohort.speak("holder-1", Request("query", "t", spec_frame("open", spec, {**plain, **signed})))
+        assert refusal(cohort, "holder-1", spec_frame("open", spec, {**MARKED, **plain, **given})) == reason
+    answer = cohort.speak("holder-1", Request("query", "t", spec_frame("open", spec, {**MARKED, **plain, **signed})))
     assert Envelope.from_bytes(answer, 1 << 20).head.kind == "answer"
 
 

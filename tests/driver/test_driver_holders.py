@@ -6,6 +6,7 @@ import pytest
 from kit import cohort as kit
 from kit.cohort import FakeCohort, Size, check_released, last_asked, refusal
 from kit.crypto.plainsum import InsecureBoxedSum
+from kit.marks import MARKED
 
 from fednode.driver import Reply, Request
 from fednode.errors import TooFewHolders
@@ -298,7 +299,7 @@ def test_a_roster_with_a_client_whose_box_is_no_good_is_not_confirmed(ring):
 
     def whole(cohort, name, request):
         spec, parts = read_spec("boxes", rosters[name])
-        frame = spec_frame("confirm", spec, {"roster": parts["roster"]})
+        frame = spec_frame("confirm", spec, {**MARKED, "roster": parts["roster"]})
         reasons.append(refusal(cohort, name, frame))
         return [cohort.speak(name, request)]
 
@@ -325,7 +326,7 @@ def test_confirming_again_grows_no_record_and_another_roster_is_refused_for_ever
         ring.restart("holder-1")
         assert ring.speak("holder-1", Request("query", "t", frame)) == first
     spec, parts = read_spec("confirm", frame)
-    fewer = spec_frame("confirm", spec, {"roster": roster_part(read_roster(parts["roster"])[1:])})
+    fewer = spec_frame("confirm", spec, {**MARKED, "roster": roster_part(read_roster(parts["roster"])[1:])})
     assert refusal(ring, "holder-1", fewer) == "already-confirmed"
     assert ring.folder("holder-1").audit_log.entries() == before and len(before) == 1
 
@@ -343,5 +344,5 @@ def test_under_a_joint_key_nothing_is_confirmed(tmp_path, name):
     assert not kinds & {"box-key", "boxes", "confirm"}
     spec, parts = read_spec("open", last_asked(cohort, "open"))
     assert not [part for part in parts if part.startswith("confirmed-")]
-    assert refusal(cohort, name, spec_frame("confirm", spec, {"roster": parts["roster"]})) == "unexpected"
+    assert refusal(cohort, name, spec_frame("confirm", spec, {**MARKED, "roster": parts["roster"]})) == "unexpected"
     assert all("confirmed" not in entry for entry in cohort.folder("holder-1").audit_log.entries())

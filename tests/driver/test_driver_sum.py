@@ -85,3 +85,15 @@ def test_more_than_one_block_under_bfv(tmp_path):
     outcome = cohort.begun().run_round(1)
     assert np.array_equal(opened_sum(outcome.release.mean, size.terms()), cohort.sum_of(outcome.survivors))
     assert outcome.bytes_up > size.sum_params().payload_bytes > 0
+
+
+def test_a_rotated_spike_is_nowhere_large_on_the_way_and_comes_back_in_its_place(tmp_path):
+    cohort = FakeCohort(tmp_path, Size(dimension=5_000, rotated=True))
+    spike = np.eye(1, 5_000, 4_321)[0] * 8.0
+    cohort.learned = dict.fromkeys(cohort.size.client_names, spike)
+    outcome = cohort.begun().run_round(1)
+    steps, mean = cohort.sum_of(outcome.survivors) * 2.0**-8, outcome.release.mean
+    # four spikes of 8 and noise of 2 in each coordinate
+    assert np.abs(steps).max() < 14 < 18 < mean[4_321] < 46
+    assert np.abs(np.delete(mean, 4_321)).max() < 14
+    assert np.linalg.norm(steps) == pytest.approx(np.linalg.norm(mean))

@@ -57,6 +57,7 @@ class Size:
     min_survivors: int = 3
     colluders: int = 1
     staleness: int = 0
+    rotated: bool = False
 
     def terms(self) -> Terms:
         return Terms(
@@ -70,6 +71,7 @@ class Size:
             assumed_colluders=self.colluders,
             deadline=60.0,
             staleness=self.staleness,
+            rotated=self.rotated,
         )
 
     @cache  # noqa: B019 - a size is a value, and there are few

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from kit.cohort import TASK, FakeCohort, Size, wide_limits
+from kit.marks import MARKED
 
 from fednode.disk import atomic as files
 from fednode.driver.steps.ceremony import AgreedKey, agree_on_key
@@ -39,7 +40,7 @@ class Desk:
         spec = spec or self.spec()
         wanted = bytes(spec.sum_params.request_bytes) if request is None else request
         heads = self.roster(spec) if roster is None else roster
-        return spec_frame("open", spec, {"roster": roster_part(heads), "request": wanted})
+        return spec_frame("open", spec, {**MARKED, "roster": roster_part(heads), "request": wanted})
 
     def ask(self, frame: bytes) -> Envelope:
         return self.kit.holder("holder-1").handle(frame)

@@ -12,8 +12,9 @@ from kit.crypto.insecure import InsecureRng
 from kit.crypto.plainsum import InsecureSealer
 
 from fednode.protocol.guarantees import Bounded, Noised
+from fednode.protocol.headroom import coordinate_limit, signal, unrotate
 from fednode.protocol.spec import RoundSpec
-from fednode_clients.client.privatise import add_noise, bound, round_to_grid, seal
+from fednode_clients.client.privatise import add_noise, bound, flattened, round_to_grid, seal
 from fednode_crypto import Overflow
 
 TERMS = Size().terms()
@@ -223,3 +224,54 @@ def test_a_path_that_skips_the_noise_or_the_bound_does_not_type_check(tmp_path):
     wrong = {line.split(".py")[0].rpartition("/")[2]: line for line in report.splitlines() if ": error:" in line}
     assert set(wrong) == {"no_noise", "no_bound", "nothing"}
     assert all("[arg-type]" in line for line in wrong.values())
+
+
+# --- rotation
+
+
+def rotated(**changes):
+    return replace(a_spec(), terms=replace(TERMS, rotated=True, **changes))
+
+
+@given(vectors(1e6, size=40), st.integers(1, 999))
+@settings(max_examples=100, deadline=None)
+def test_a_flattened_sum_is_never_longer_than_its_records_allow(vector, number):
+    spec = replace(rotated(), round=number)
+    flat = flattened(bound(FakeSum(vector), spec.terms), spec)
+    assert np.linalg.norm(flat.vector) <= LIMIT
+    assert np.abs(flat.vector).max() <= coordinate_limit(spec.terms, 40)
+
+
+@given(vectors(30.0, size=40), vectors(1.0, size=40))
+@settings(max_examples=100, deadline=None)
+def test_one_record_moves_the_flattened_sum_by_at_most_the_clip(vector, record):
+    record, spec = record / max(1.0, float(np.linalg.norm(record))), rotated()
+    with_it, without = (flattened(bound(FakeSum(v), spec.terms), spec).vector for v in (vector + record, vector))
+    assert np.linalg.norm(with_it - without) <= TERMS.clip * (1 + 1e-12)
+
+
+def test_a_flattened_spike_needs_an_eighth_of_the_room_and_comes_back_whole():
+    spec, spike = rotated(), np.zeros(25_625)
+    spike[25_600] = -LIMIT
+    flat = flattened(bound(FakeSum(spike), spec.terms), spec)
+    assert 7 * signal(spec.terms, 25_625) < signal(TERMS, 25_625)
+    assert np.allclose(unrotate(flat.vector, spec.digest()), spike, atol=1e-10 * LIMIT)
+
+
+def test_what_a_rotation_cannot_flatten_is_limited():
+    spec = rotated()
+    # the one sum that these public signs gather in one coordinate: no client can make it without the spec
+    gathered = unrotate(np.eye(1, 4096, 7)[0] * LIMIT, spec.digest())
+    flat = flattened(bound(FakeSum(gathered), spec.terms), spec)
+    assert np.abs(flat.vector).max() == coordinate_limit(spec.terms, 4096) < LIMIT / 7
+
+
+def test_terms_without_a_rotation_leave_the_sum_as_it_is():
+    bounded = bound(FakeSum(np.ones(5)), TERMS)
+    assert flattened(bounded, a_spec()) is bounded
+
+
+@pytest.mark.parametrize("changes", [{"rotated": 1}, {"rotated": True, "max_records": (1 << 16) + 1}])
+def test_a_rotation_with_more_records_than_floats_carry_is_refused(changes):
+    with pytest.raises(ValueError, match="rotated"):
+        replace(TERMS, **changes)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednode.errors import ConfigError, TooFewSurvivors
-from fednode.privacy import Budget, DiscreteGaussianSum, honest_contributors
+from fednode.errors import ConfigError
+from fednode.privacy import Budget, DiscreteGaussianSum
 from fednode.privacy.mechanism import Sensitivity, discrete_gaussian_bound, sum_gap
 from fednode.units import UNITS
 
@@ -133,17 +133,6 @@ def test_missing_fields_and_other_types_are_refused():
             DiscreteGaussianSum.from_dict({k: v for k, v in GOOD.to_dict().items() if k != name})
     with pytest.raises(ValueError):
         DiscreteGaussianSum.from_dict([])
-
-
-def test_who_may_be_counted():
-    assert honest_contributors(15, 0) == 15
-    assert honest_contributors(15, 14) == 1
-    for survivors, colluders in ((0, 0), (3, 3), (3, 5)):
-        with pytest.raises(TooFewSurvivors):
-            honest_contributors(survivors, colluders)
-    for survivors, colluders in ((-1, 0), (3, -1), (3.0, 0), (True, 0)):
-        with pytest.raises(ValueError):
-            honest_contributors(survivors, colluders)
 
 
 def test_a_budget_round_trips():

@@ -27,6 +27,7 @@ CHANGED_TERMS = {
     "assumed_colluders": 0,
     "deadline": 61.0,
     "staleness": 1,
+    "rotated": True,
 }
 OTHER_SUM = plan("bfv", Demand(dimension=11, summands=4, value_bound=1_000, holders=3, threshold=2))
 CHANGED = {
@@ -61,7 +62,7 @@ def test_every_field_is_in_the_digest():
             variants[name] = replace(SPEC, **{name: CHANGED[name]})
     for name in (field.name for field in fields(Terms)):
         variants[f"terms.{name}"] = replace(SPEC, terms=replace(TERMS, **{name: CHANGED_TERMS[name]}))
-    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 18
+    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 19
     for variant in variants.values():
         assert read(variant) == variant
 

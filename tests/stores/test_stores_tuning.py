@@ -32,9 +32,9 @@ class Tuned:
 
     def load(self, key: str, value: object = b"v", ttl: float | None = None) -> bool:
         """Ask for `key`; whether it had to be loaded."""
-        before = self.stores.downloads.guard.counts().loads
+        before = self.cache.counts().loads
         self.cache.get_or_load(key, lambda: value, ttl)
-        return self.stores.downloads.guard.counts().loads > before
+        return self.cache.counts().loads > before
 
     def there(self, keys: str) -> list[bool]:
         return [self.cache.get(key) is not MISSING for key in keys]

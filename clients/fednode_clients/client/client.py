@@ -23,7 +23,7 @@ from fednode.protocol.requests import read_ask
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
 from fednode_clients.client.model_copy import Chunks, ModelCopy, ModelCopyStore
-from fednode_clients.client.privatise import ClippedSum, add_noise, bound, nothing, seal
+from fednode_clients.client.privatise import ClippedSum, add_noise, bound, flattened, nothing, seal
 from fednode_clients.keyfolder.audit_log import damaged
 from fednode_clients.keyfolder.exclusive import exclusive
 from fednode_clients.keyfolder.folder import KeyFolder
@@ -179,7 +179,7 @@ class Client:
 
     def _sealed(self, spec: RoundSpec, joined: _JoinedRound, bounded: Bounded) -> bytes:
         _, sealer = self._task(spec.task)
-        noised = add_noise(bounded, spec.terms, self._rng)
+        noised = add_noise(flattened(bounded, spec), spec.terms, self._rng)
         sealed = seal(noised, spec, sealer, self._rng)
         digest = sealed.spec_digest
         attached = {

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.protocol.guarantees import Bounded, Noised, Sealed
+from fednode.protocol.headroom import coordinate_limit, rotate
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode_crypto import Overflow, Rng
 from fednode_crypto.interfaces import Sealer
@@ -62,6 +63,18 @@ def bound(total: ClippedSum, terms: Terms) -> Bounded:
 def nothing(terms: Terms, dimension: int) -> Bounded:
     """The sum of a client without records."""
     return Bounded(np.zeros(dimension), terms.clip, terms.max_records)
+
+
+def flattened(bounded: Bounded, spec: RoundSpec) -> Bounded:
+    """The sum as this round sends it: if its terms say so, rotated, and then each coordinate limited to its room.
+
+    Guarantee: a rotation and a limit move no two points apart, and the result is no longer than the sum.
+    """
+    if not spec.terms.rotated:
+        return bounded
+    limit = coordinate_limit(spec.terms, len(bounded.vector))
+    turned = np.clip(rotate(bounded.vector, spec.digest()) * _ULP_GUARD, -limit, limit)
+    return Bounded(turned, bounded.clip, bounded.max_records)
 
 
 def round_to_grid(vector: NDArray[np.float64], grid_bits: int, rng: Rng) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from fednode.protocol.boxkeys import BOX_KEY, about_keys, key_tree
 from fednode.protocol.complaints import Court, read_complaints
 from fednode.protocol.confirmations import CONFIRMED, Confirmations, about_roster
 from fednode.protocol.envelope import Envelope, Signed, Topic
+from fednode.protocol.ledger_mark import LEDGER, LedgerMark
 from fednode.protocol.requests import frame_kind, read_ask, read_roster, read_round_request, read_spec
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.reasons import Reason
@@ -115,13 +116,21 @@ class Holder:
         self._hear(known, spec, parts, {signed.head.sender for signed in heads})
         roster = digest("roster", parts["roster"])
         self._require_unopened(spec.task, spec.round)
-        if self._require_not_another(spec, roster) is None:
+        entry = self._require_not_another(spec, roster)
+        if entry is None:
             self._require_below_cap(spec.task)
             # a holder that could not open the roster must not let the round be charged
             self._boxes.require(spec, [signed.head.sender for signed in heads])
             entry = {"confirmed": spec.task, "round": spec.round, "spec": spec.digest().hex(), "roster": roster.hex()}
+            entry[LEDGER] = self._ledger_in(parts)
             self.folder.audit_log.append(entry)
-        return self.folder.signer.write(CONFIRMED, topic(spec), b"", about_roster(roster))
+        return self.folder.signer.write(CONFIRMED, topic(spec), b"", about_roster(roster, entry[LEDGER]))
+
+    def _ledger_in(self, parts: Mapping[str, bytes]) -> list[object]:
+        """How far the node's ledger is, if it is still the one of this record. Raises `PeerFault` ANOTHER_LEDGER."""
+        mark = LedgerMark.from_parts(parts)
+        mark.require_among(self.folder.audit_log.entries())
+        return mark.entry()
 
     def _hear(self, known: KnownTask, spec: RoundSpec, parts: Mapping[str, bytes], roster: Collection[str]) -> None:
         """Judge the complaints that come with a roster. Raises `PeerFault`."""
@@ -149,17 +158,18 @@ class Holder:
         if len(request) != wanted:
             raise PeerFault(Reason.BAD_REQUEST, f"{len(request)} bytes to open, expected {wanted}")
         named = (digest("open-request", request), digest("roster", parts["roster"]))
-        body = self._earlier(spec, *named)
+        body, ledger = self._earlier(spec, *named)
         if body is None:
             if known.scheme.boxed:
                 self._require_confirmed(known, spec, parts, named[1])
+            ledger = self._ledger_in(parts)
             body = self._answer(known, spec, heads, request)
-            self.folder.audit_log.append(_opened_entry(spec, *named))
+            self.folder.audit_log.append(_opened_entry(spec, *named) | {LEDGER: ledger})
             self.folder.state.put(f"answer/{spec.task}", _answer_head(spec, *named) + body)
         if known.scheme.boxed:
             # also when the answer is repeated: the process may have died between the record and this
             self._boxes.close(spec.task, spec.round)
-        about = {"point": known.me.point, "roster": named[1].hex(), "request": named[0].hex()}
+        about = {"point": known.me.point, "roster": named[1].hex(), "request": named[0].hex(), LEDGER: ledger}
         return self.folder.signer.write("answer", topic(spec), body, about)
 
     def _checked_roster(self, spec: RoundSpec, parts: Mapping[str, bytes]) -> tuple[KnownTask, tuple[Signed, ...]]:
@@ -196,18 +206,22 @@ class Holder:
         except Tampered as error:
             raise PeerFault(Reason.BAD_REQUEST, str(error)) from error
 
-    def _earlier(self, spec: RoundSpec, request: bytes, roster: bytes) -> bytes | None:
-        """The same answer given before, or None if the round was never opened. Raises `PeerFault` ALREADY_OPENED."""
+    def _earlier(self, spec: RoundSpec, request: bytes, roster: bytes) -> tuple[bytes | None, object]:
+        """The same answer given before and the ledger's mark with it, or None if the round was never opened.
+
+        Raises `PeerFault` ALREADY_OPENED.
+        """
         kept = self.folder.state.get(f"answer/{spec.task}") or b""
         opened = self.folder.audit_log.of("opened", spec.task)
         if kept and int.from_bytes(kept[:8], "little") not in [entry.get("round") for entry in opened]:
             raise damaged(self.folder.path, "the record does not hold what was answered")
-        head = _answer_head(spec, request, roster)
-        if _opened_entry(spec, request, roster) in opened and kept.startswith(head):
-            return kept[len(head) :]
+        head, wanted = _answer_head(spec, request, roster), _opened_entry(spec, request, roster).items()
+        again = next((entry for entry in opened if wanted <= entry.items()), None) if kept.startswith(head) else None
+        if again is not None:
+            return kept[len(head) :], again.get(LEDGER)
         self._require_unopened(spec.task, spec.round)
         self._require_below_cap(spec.task)
-        return None
+        return None, None
 
     # --- limits
 

@@ -60,7 +60,7 @@ class MemberSpending:
 
     def epsilon(self, delta: float, *more: DiscreteGaussianSum) -> float:
         """The epsilon of all rounds, and of `more`, at `delta`; inf if the cost of a round is unknown."""
-        return epsilon([*self.rounds.elements(), *more], delta) if self.whole else math.inf
+        return _epsilon((*self.rounds.elements(), *more), delta) if self.whole else math.inf
 
     def lines(self) -> list[dict[str, object]]:
         """The same as few lines, with which the next record begins."""
@@ -85,6 +85,10 @@ def raise_budget(folder: KeyFolder, most: float, reason: str, own: float) -> Non
         if most < limit and most != own:
             raise ConfigError(f"the limit is {limit:g}; --raise it, or go back to --max-epsilon ({own:g})")
         folder.audit_log.append({"raised": most, "reason": reason})
+
+
+# members of one simulation have the same history
+_epsilon = lru_cache(maxsize=16)(epsilon)
 
 
 @lru_cache(maxsize=4096)

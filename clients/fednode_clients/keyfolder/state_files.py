@@ -1,5 +1,6 @@
 """The small files in `state/` of a key folder: shares of joint keys, answers, sealed updates, each under a name."""
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from fednode.disk.temp_files import writing_in
 from fednode.errors import StoreError
 from fednode.wire import digest
 
+COMMON: Final = ".fednode-common"
+"""A folder beside the key folders of a simulation, made with them."""
 HASHED: Final = re.compile(r"[0-9a-f]{40}")
 """What `hashed` returns."""
 
@@ -28,6 +31,20 @@ class StateFiles:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             with writing_in(self.folder):
                 write_whole(self._file(name), data, 0o600)
+
+    def put_common(self, name: str, data: bytes) -> None:
+        """As `put`, of bytes that all members of a task have: those of a simulation keep them once (`COMMON`)."""
+        common = self.folder.parent.parent / COMMON
+        if not common.is_dir():
+            self.put(name, data)
+            return
+        with _sentence("write", self.folder):
+            kept = common / hashlib.sha256(data).hexdigest()
+            if not kept.exists():
+                write_whole(kept, data, 0o600)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._file(name).unlink(missing_ok=True)
+            self._file(name).hardlink_to(kept)
 
     def get(self, name: str) -> bytes | None:
         """The bytes under `name`, or None."""

@@ -110,7 +110,7 @@ def verified_task(
     if earlier is None:
         folder.audit_log.settle()
         folder.tasks.admit(task, limits.max_tasks)
-        folder.state.put(f"task/{task}", join_parts(card.parts() | published.parts()))
+        folder.state.put_common(f"task/{task}", join_parts(card.parts() | published.parts()))
         folder.state.put(f"task-key/{task}", wanted)
     return known
 

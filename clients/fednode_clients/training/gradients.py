@@ -1,10 +1,11 @@
 """The result of local training: the sum of the records' gradients, each clipped on its own.
 
 Guarantee: replacing one record's contribution by zero, or leaving the record out, moves the vector by at most `clip` in
-L2 norm, floating-point error included. A record's gradient is what autograd gives for the record alone, whoever else is
-there (`record_gradients`), or, for a plain linear layer, the closed form in float64. Each is clipped to
-clip * (1 - 2^-20); the rest covers rounding: of the norm, below 2^-21 relative, and of two float64 sums over up to 2^20
-records, in blocks of up to 1,024 added by Kahan's method, below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`.
+L2 norm, floating-point error included, for a model that computes from its input, parameters and buffers. A record's
+gradient is what autograd gives for the record alone, whoever else is there (`record_gradients`), or, for a plain linear
+layer, the closed form in float64. Each is clipped to clip * (1 - 2^-20); the rest covers rounding: of the norm, below
+2^-21 relative, and of two float64 sums over up to 2^20 records, in blocks of up to 1,024 added by Kahan's method, below
+2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`.
 
     gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
     label outside the model's classes                                contributes zero, counted in `dropped`
@@ -175,7 +176,10 @@ class _Head:
         known, y = known_labels(self._labels[part], len(self._weight))
         usable = np.isfinite(x).all(axis=1) & known
         x[~usable] = 0.0
-        return x, _residuals(x @ self._weight.T + (self._bias if len(self._bias) else 0.0), y), usable
+        # each record's scores by themselves: those of one product round differently with other records beside them,
+        # and where features are huge, that is another gradient
+        scores = np.matmul(self._weight, x[:, :, None])[:, :, 0]
+        return x, _residuals(scores + (self._bias if len(self._bias) else 0.0), y), usable
 
     def _product(self, residual: Array, x: Array) -> Array:
         parts = [(residual.T @ x).ravel()] + ([residual.sum(axis=0)] if len(self._bias) else [])

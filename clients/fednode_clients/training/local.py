@@ -6,7 +6,7 @@ optimiser, any number of epochs and steps, and any module are right, also those 
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,20 @@ class LocalTraining:
             )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ShuffledBatches:
+    """Batches of these tensors' rows, at most `size` each, shuffled anew each time they are gone through."""
+
+    tensors: "tuple[torch.Tensor, ...]" = field(repr=False)
+    size: int
+
+    def __iter__(self) -> "Iterator[tuple[torch.Tensor, ...]]":
+        import torch
+
+        for rows in torch.split(torch.randperm(len(self.tensors[0])), self.size):
+            yield tuple(tensor[rows] for tensor in self.tensors)
+
+
 def local_update(model: "torch.nn.Module", batches: Iterable[Any], clip: float, training: LocalTraining) -> LocalUpdate:
     """Train `model` in place on the batches, a `DataLoader` for instance, and return how far it moved, clipped.
 
@@ -73,7 +87,8 @@ def local_update(model: "torch.nn.Module", batches: Iterable[Any], clip: float, 
     model.train()
     # the draws of the caller's own code go on as if nothing had been drawn here
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int.from_bytes(os.urandom(8)) if training.seed is None else training.seed)
+        # torch.manual_seed takes a stack trace each time, for GPUs that are not there
+        torch.default_generator.manual_seed(int.from_bytes(os.urandom(8)) if training.seed is None else training.seed)
         _train(model, batches, training)
     model.train(mode)
     return LocalUpdate(clipped(before - to_vector(model), clip), clip)

@@ -71,11 +71,6 @@ class MemoryBackend:
         """The limits as they are now."""
         return self._limits
 
-    @property
-    def shards(self) -> int:
-        """How many shards the limits are divided over."""
-        return self._count
-
     def get(self, key: str) -> Value | Missing:
         """The value last set and not expired, or `MISSING`; counts as a use."""
         if type(key) is not str:

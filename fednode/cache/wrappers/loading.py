@@ -5,6 +5,7 @@ Reads go straight to the cache below: `get` is its own bound method and costs no
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from threading import TIMEOUT_MAX, Lock
@@ -24,7 +25,6 @@ from fednode.cache.backend import (
 )
 from fednode.cache.fork_safety import refuse_after_fork
 from fednode.cache.values.freeze import Frozen, freeze, thaw
-from fednode.cache.wrappers.counter import EventCounter
 from fednode.cache.wrappers.single_flight import Flight, Flights
 from fednode.clock import Clock
 from fednode.errors import ConfigError, StoreError
@@ -63,23 +63,6 @@ class GuardSettings:
             raise ConfigError(f"negative_entries must be at least 1: {self.negative_entries} was asked")
         if not is_number(self.wait) or not 0 < self.wait <= TIMEOUT_MAX:
             raise ConfigError(f"wait must be above 0 s and at most {TIMEOUT_MAX:g} s: {self.wait!r} was asked")
-
-
-@dataclass(frozen=True, slots=True)
-class GuardCounts:
-    """Counts since the guard was made; `remembered` is the number of misses that it remembers now."""
-
-    loads: int
-    load_errors: int
-    shared: int
-    """Calls that took the outcome of another caller's load."""
-    known_missing: int
-    """Calls answered from a remembered miss."""
-    overtaken: int
-    """Loads whose answer was not stored, since a write of the key came meanwhile."""
-    unstored: int
-    """Loads whose answer found no room in the cache; the caller got it all the same."""
-    remembered: int
 
 
 def jittered(ttl: float | None, jitter: float, drawn: float) -> float | None:
@@ -135,8 +118,6 @@ class Guarded:
         self._flights = Flights()
         self._absent: dict[str, float] = {}
         self._absent_lock = Lock()
-        self._loads, self._errors, self._shared = EventCounter(), EventCounter(), EventCounter()
-        self._known, self._overtaken, self._unstored = EventCounter(), EventCounter(), EventCounter()
         refuse_after_fork(self, "_absent_lock")
 
     def __str__(self) -> str:
@@ -168,7 +149,6 @@ class Guarded:
                     f"the load of {key!r} that is under way takes over {self.settings.wait:g} s; try again later"
                 )
             if current and not flight.answer.cancelled():
-                self._shared.one()
                 return _own(flight.answer.result())
 
     def set(self, key: str, value: Value, ttl: float | None) -> None:
@@ -225,36 +205,21 @@ class Guarded:
         """What the cache below holds."""
         return self._inner.usage()
 
-    def counts(self) -> GuardCounts:
-        """Loads, and how they ended."""
-        return GuardCounts(
-            loads=self._loads.value,
-            load_errors=self._errors.value,
-            shared=self._shared.value,
-            known_missing=self._known.value,
-            overtaken=self._overtaken.value,
-            unstored=self._unstored.value,
-            remembered=len(self._absent),
-        )
-
     def _lead(self, key: str, flight: Flight, loader: Loader, ttl: float | None) -> Value | Missing:
         ttl = check_ttl(ttl)
         # somebody may have ended a load between our look and our turn; those who wait for us then look again
         held = self.get(key)
         if held is not MISSING or self._known_missing(key):
             return held
-        self._loads.one()
         try:
             loaded = loader()
             frozen = loaded if isinstance(loaded, Missing) else freeze(loaded)
-            if not self._flights.may_store(flight):
-                self._overtaken.one()
-            elif isinstance(frozen, Missing):
-                self._remember(key)
-            else:
-                self._store(key, thaw(frozen), ttl)
+            if self._flights.may_store(flight):
+                if isinstance(frozen, Missing):
+                    self._remember(key)
+                else:
+                    self._store(key, thaw(frozen), ttl)
         except Exception as error:
-            self._errors.one()
             self._flights.land(key, flight)
             flight.answer.set_exception(error)
             raise
@@ -263,11 +228,9 @@ class Guarded:
         return _own(frozen)
 
     def _store(self, key: str, value: Value, ttl: float | None) -> None:
-        try:
+        # a cache without room is no reason to fail whoever asked
+        with suppress(StoreFull, TooLarge):
             self._inner.set(key, value, self._varied(ttl))
-        except (StoreFull, TooLarge):
-            # a cache without room is no reason to fail whoever asked
-            self._unstored.one()
 
     def _forget_missing(self, keys: Iterable[str]) -> None:
         if self._absent:
@@ -282,10 +245,7 @@ class Guarded:
 
     def _known_missing(self, key: str) -> bool:
         until = self._absent.get(key)
-        if until is None or until <= self._clock.now():
-            return False
-        self._known.one()
-        return True
+        return until is not None and until > self._clock.now()
 
     def _remember(self, key: str) -> None:
         settings = self.settings

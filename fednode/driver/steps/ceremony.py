@@ -18,7 +18,7 @@ from fednode.driver.task import Node, Task
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.key_check import known_vector
-from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, ask_frame, spec_frame
+from fednode.protocol.requests import MAX_KEY_PART, KeyParts, TaskCard, ask_frame, roster_part, spec_frame
 from fednode.protocol.spec import KEY_CHECK_ROUND, RoundSpec
 from fednode.wire import split_parts
 from fednode_crypto import CryptoError, KeyedScheme
@@ -160,8 +160,8 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
     for name, envelope in sorted(sealed.items()):
         with _named(name):
             fold = fold.add(name, envelope.body)
-    heads = [sealed[name].signed for name in sorted(sealed)]
-    request = open_requests(task, spec, heads, fold)
+    roster = roster_part(sealed[name].signed for name in sorted(sealed))
+    request = open_requests(task, spec, roster, fold, (node.ledger.mark, None))
     answers = _openings(node, task, request)
     opened = combine_answers(node, task, fold, answers, spec.digest()).values
     if not np.array_equal(opened, known_vector(task.sum_params, task.key_context()) * len(sealed)):

@@ -8,32 +8,35 @@ from fednode.driver.query import read_answer
 from fednode.driver.task import Task
 from fednode.protocol.confirmations import CONFIRMED, check_confirmation
 from fednode.protocol.envelope import Signed, Topic
-from fednode.protocol.requests import roster_part, spec_frame
+from fednode.protocol.ledger_mark import LedgerMark
+from fednode.protocol.requests import spec_frame
 from fednode.protocol.spec import RoundSpec
 from fednode.wire import digest
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRequest:
-    """One request to each holder, and the topic and roster that the signatures must name."""
+    """One request to each holder, and the topic, roster and ledger that the signatures must name."""
 
     topic: Topic
     roster: bytes
+    ledger: LedgerMark
     messages: Mapping[str, Request] = field(repr=False)
 
 
 def confirm_request(
-    task: Task, spec: RoundSpec, heads: Iterable[Signed], holders: Iterable[str], complaints: Mapping[str, bytes]
+    task: Task, spec: RoundSpec, roster: bytes, holders: Iterable[str], shown: tuple[LedgerMark, Mapping[str, bytes]]
 ) -> ConfirmRequest:
-    """Ask these holders to sign the roster of these signed heads, and show them why the others were excluded."""
-    roster = roster_part(heads)
-    frame = spec_frame("confirm", spec, {"roster": roster, **complaints})
+    """Ask these holders to sign this roster and how far the ledger is, and show them why others were excluded."""
+    ledger, complaints = shown
+    frame = spec_frame("confirm", spec, {"roster": roster, **ledger.parts(), **complaints})
     messages = dict.fromkeys(holders, Request("query", f"{task.name}/confirm/{spec.round}", frame))
-    return ConfirmRequest(Topic(spec.task, spec.round, spec.digest()), digest("roster", roster), messages)
+    return ConfirmRequest(Topic(spec.task, spec.round, spec.digest()), digest("roster", roster), ledger, messages)
 
 
 def read_confirmed(reply: Reply, request: ConfirmRequest, task: Task) -> Signed:
-    """A holder's signature under this roster. Raises `PeerFault`."""
+    """A holder's signature under this roster and this head of the ledger. Raises `PeerFault`."""
     envelope = read_answer(reply, CONFIRMED, task, 0)
     check_confirmation(envelope.signed, request.topic, request.roster)
+    request.ledger.require_signed(envelope.about)
     return envelope.signed

@@ -1,7 +1,7 @@
 """Opening one sum: the request to the holders, how answers are read, and how they combine."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,8 @@ from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
 from fednode.protocol.headroom import norm_headroom
-from fednode.protocol.requests import roster_part, spec_frame
+from fednode.protocol.ledger_mark import LEDGER, LedgerMark
+from fednode.protocol.requests import spec_frame
 from fednode.protocol.spec import RoundSpec, Terms
 from fednode.reasons import Reason
 from fednode.wire import digest
@@ -34,6 +35,7 @@ class OpenRequest:
     spec: bytes
     roster: bytes
     request: bytes
+    ledger: LedgerMark
     messages: Mapping[str, Request] = field(repr=False)
 
 
@@ -47,16 +49,21 @@ class Opening:
 
 
 def open_requests(
-    task: Task, spec: RoundSpec, heads: Iterable[Signed], fold: Fold, confirmed: Confirmations | None = None
+    task: Task,
+    spec: RoundSpec,
+    roster: bytes,
+    fold: Fold,
+    shown: tuple[LedgerMark, Confirmations | None],
 ) -> OpenRequest:
-    """Ask to open `fold`, whose updates have these signed heads: the holders that confirmed the roster, or all of them
-    under a scheme without confirmations."""
-    roster, wanted = roster_part(heads), fold.total.request()
-    frame = spec_frame("open", spec, {"roster": roster, "request": wanted, **(confirmed.parts() if confirmed else {})})
+    """Ask to open `fold`, the sum over this roster, and show how far the ledger is: the holders that confirmed the
+    roster, or all of them under a scheme without confirmations."""
+    (ledger, confirmed), wanted = shown, fold.total.request()
+    parts = {"roster": roster, "request": wanted, **ledger.parts(), **(confirmed.parts() if confirmed else {})}
+    frame = spec_frame("open", spec, parts)
     request = Request("query", f"{task.name}/open/{spec.round}", frame)
     asked = [holder for holder in task.cohort.holders if confirmed is None or holder.point in confirmed.heads]
     messages = {holder.name: request for holder in asked}
-    return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), messages)
+    return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), ledger, messages)
 
 
 def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumScheme) -> Opening:
@@ -66,7 +73,8 @@ def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumSche
     honest holder sends, whatever is opened.
     """
     envelope = read_answer(reply, "answer", task, task.sum_params.answer_bytes)
-    about = envelope.about.only("point", "roster", "request")
+    about = envelope.about.only("point", "roster", "request", LEDGER)
+    request.ledger.require_signed(about)
     named = (envelope.head.spec, about.octets("roster", 32), about.octets("request", 32))
     if named != (request.spec, request.roster, request.request):
         raise PeerFault(Reason.ANOTHER_REQUEST, "the answer is for something else")

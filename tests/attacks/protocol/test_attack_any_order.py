@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kit.cohort import Size
 from kit.crypto.attacker import Refused, asked, real_cohort
 from kit.fuzz.mutations import Mutator
+from kit.marks import MARKED
 
 from fednode.protocol.boxkeys import BoxKeys, HolderKeys, box_name, client_indices
 from fednode.protocol.chunks import Outline
@@ -175,7 +176,7 @@ class HostileNode(RuleBasedStateMachine):
             spec = self.specs[which % len(self.specs)]
             roster = self.roster(spec, names)
             heads = roster_part(update.signed for update in roster.values())
-            said = self.ask(holder, spec_frame("confirm", spec, {"roster": heads}))
+            said = self.ask(holder, spec_frame("confirm", spec, {**MARKED, "roster": heads}))
             if said is not None:
                 self.confirmed.setdefault((spec.digest(), frozenset(roster)), {})[self.point(holder)] = said.signed
 
@@ -186,7 +187,7 @@ class HostileNode(RuleBasedStateMachine):
             roster = self.roster(spec, names)
             heads = roster_part(update.signed for update in roster.values())
             signed = Confirmations(self.confirmed.get((spec.digest(), frozenset(roster)), {}))
-            parts = {"roster": heads, "request": bytes(spec.sum_params.request_bytes), **signed.parts()}
+            parts = {**MARKED, "roster": heads, "request": bytes(spec.sum_params.request_bytes), **signed.parts()}
             if self.ask(holder, spec_frame("open", spec, parts)) is not None:
                 self.opened.append((holder, spec.task, spec.round))
                 first = self.rosters.setdefault((spec.task, spec.round), frozenset(roster))

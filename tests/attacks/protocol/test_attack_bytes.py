@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import zstandard
 from kit.crypto.attacker import BFV, envelope, lying_node, real_cohort, reason_of
+from kit.marks import MARKED
 from kit.members import CLIENTS, TOPIC, flipped, small_cohort
 
 from fednode.errors import PeerFault
@@ -194,12 +195,14 @@ def test_a_roster_of_heads_that_are_no_updates_is_refused_at_the_first(ring, par
     bad = {f"{n:06d}": bytes(64) + head for n in range(1, len(heads))}
     roster = join_parts({"000000": heads[0].to_bytes(), **bad})
     parsed.clear()
-    frame = spec_frame("confirm", ring.spec, {"roster": roster})
+    frame = spec_frame("confirm", ring.spec, {**MARKED, "roster": roster})
     assert reason_of(ring.cohort, "holder-1", frame) == "malformed"
     assert max(parsed) < 1 << 16
     many = join_parts({f"{n:06d}": heads[0].to_bytes() for n in range(ring.spec.sum_params.summands + 1)})
     parsed.clear()
-    assert reason_of(ring.cohort, "holder-1", spec_frame("confirm", ring.spec, {"roster": many})) == "too-many"
+    assert (
+        reason_of(ring.cohort, "holder-1", spec_frame("confirm", ring.spec, {**MARKED, "roster": many})) == "too-many"
+    )
     # the node's signature, now and before, the task's cohort and sum, the request's header, the identity, and the
     # answer: no head
     assert len(parsed) <= 12

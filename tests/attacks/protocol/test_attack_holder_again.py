@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from kit import cohort as kit
 from kit.crypto.attacker import LyingNode, Refused, reason_of
+from kit.marks import MARKED
 
 from fednode.errors import PeerFault, StoreError
 from fednode.protocol.boxkeys import box_context, box_name
@@ -139,7 +140,7 @@ def everything(node: LyingNode, names) -> dict[str, bytes]:
     """Every request that could lead a holder to a second roster or to the next round."""
     return {
         "box-key": key_request(kit.TASK, 2),
-        "confirm": spec_frame("confirm", node.spec, {"roster": roster_part(node.heads(names))}),
+        "confirm": spec_frame("confirm", node.spec, {**MARKED, "roster": roster_part(node.heads(names))}),
         "open": node.frame(node.heads(names), wanted(node, names)),
     }
 

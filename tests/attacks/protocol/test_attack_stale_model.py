@@ -17,6 +17,7 @@ import pytest
 from kit.cache.chunking import chunked
 from kit.cohort import TASK, round_of
 from kit.crypto.attacker import SIZES, envelope, real_cohort, reason_of
+from kit.marks import MARKED
 
 from fednode.driver import Request
 from fednode.protocol.envelope import Signer, Topic
@@ -114,7 +115,7 @@ def test_holders_do_not_open_a_round_of_one(cohort):
     _, lie = attacked(cohort)
     update = next(e for e in map(envelope, cohort.said[VICTIM, "round"]) if e.head.spec == lie.digest())
     request = bytes(lie.sum_params.request_bytes)
-    frame = spec_frame("open", lie, {"roster": roster_part([update.signed]), "request": request})
+    frame = spec_frame("open", lie, {**MARKED, "roster": roster_part([update.signed]), "request": request})
     assert {reason_of(cohort, name, frame) for name in cohort.size.holder_names} == {"min-survivors"}
 
 

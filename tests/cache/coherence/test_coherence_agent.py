@@ -2,8 +2,8 @@
 
 import pytest
 
-from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.messages import (
+from coherence_protocol.agent import Agent
+from coherence_protocol.messages import (
     NO_ANSWER,
     NOT_OWNER,
     Acknowledge,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fednode.cache.coherence.directory import Commit, Directory
-from fednode.cache.coherence.line import Line, Now
-from fednode.cache.coherence.messages import (
+from coherence_protocol.directory import Commit, Directory
+from coherence_protocol.line import Line, Now
+from coherence_protocol.messages import (
     NOT_OWNER,
     UNKNOWN_KEY,
     Acknowledge,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from kit.coherence.parts import CHANNEL, DOWN, READABLE, UP
 
-from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.messages import CopyState, LeaseTerms
+from coherence_protocol.agent import Agent
+from coherence_protocol.directory import Directory
+from coherence_protocol.messages import CopyState, LeaseTerms
 
 AGENTS, KEYS = 20, "abcdefghij"
 TERMS = LeaseTerms(lease=10.0, margin=2.0, retry=1.5, patience=60.0)

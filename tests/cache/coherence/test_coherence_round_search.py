@@ -10,7 +10,7 @@ from kit.coherence.refinement import check_step
 from kit.coherence.round_parts import Down, Model, Part, Round, Shared, Up, renumbered
 from kit.coherence.round_search import Trouble, search_rounds
 
-from fednode.cache.coherence import RoundDirectory
+from fednode.cache.round_directory import RoundDirectory
 from fednode.driver.downloads import Downloads
 from fednode.protocol.chunks import Outline
 from fednode_clients.client.model_copy import ModelCopyStore, _assembled

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from fednode.cache.coherence import Copies, Parcel, RoundDirectory, too_old
-from fednode.cache.coherence.round_directory import pack
+from fednode.cache.round_directory import Copies, Parcel, RoundDirectory, pack, too_old
 from fednode.errors import PeerFault
 
 KEYS = ("a", "b", "c", "d", "e")

@@ -22,10 +22,10 @@ from kit.coherence.parts import (
 from kit.coherence.search import search
 from kit.coherence.timed import timed_search
 
-from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.line import Line
-from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, CopyState, Granted, Invalidate, Refused, Want
+from coherence_protocol.agent import Agent
+from coherence_protocol.directory import Directory
+from coherence_protocol.line import Line
+from coherence_protocol.messages import Acknowledge, Ask, Committed, CopyState, Granted, Invalidate, Refused, Want
 
 pytestmark = pytest.mark.thorough
 

@@ -17,9 +17,9 @@ from kit.coherence.parts import (
     without_head,
 )
 
-from fednode.cache.coherence.agent import Agent, AgentTurn
-from fednode.cache.coherence.line import Line
-from fednode.cache.coherence.messages import Acknowledge, Ask, Committed, CopyState, Granted, Invalidate, Refused, Want
+from coherence_protocol.agent import Agent, AgentTurn
+from coherence_protocol.line import Line
+from coherence_protocol.messages import Acknowledge, Ask, Committed, CopyState, Granted, Invalidate, Refused, Want
 
 
 @dataclass(frozen=True)

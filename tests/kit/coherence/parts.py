@@ -9,11 +9,11 @@ nothing any more, whenever it comes, is delivered at once.
 from dataclasses import replace
 from typing import NamedTuple
 
-from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.cached_copy import Copy
-from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.line import LeaseHolder, Line, Serving
-from fednode.cache.coherence.messages import (
+from coherence_protocol.agent import Agent
+from coherence_protocol.cached_copy import Copy
+from coherence_protocol.directory import Directory
+from coherence_protocol.line import LeaseHolder, Line, Serving
+from coherence_protocol.messages import (
     Acknowledge,
     Acknowledgements,
     Answers,

@@ -10,9 +10,9 @@ and `Agent`, and compares where they lead.
 from kit.coherence.moves import Violation
 from kit.coherence.parts import TERMS
 
-from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.messages import Acknowledgements, Requests
+from coherence_protocol.agent import Agent
+from coherence_protocol.directory import Directory
+from coherence_protocol.messages import Acknowledgements, Requests
 
 KEYS = "wi"
 WRITER = "node"

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fednode.cache.coherence.round_directory import Standing
+from fednode.cache.round_directory import Standing
 
 
 class Model(NamedTuple):

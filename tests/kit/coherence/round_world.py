@@ -18,7 +18,7 @@ from kit.coherence.round_parts import Down, Model, Part, Round, Shared, Up
 from kit.cohort import Size
 
 from fednode.assemble.enrolment import enrol_simulation
-from fednode.cache.coherence import RoundDirectory
+from fednode.cache.round_directory import RoundDirectory
 from fednode.driver.downloads import Download, Downloads, Proof
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Head, Signed, Topic

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from kit.coherence.moves import Parts, Remote, Rows, Rules, Violation, event_at, said_of
 from kit.coherence.parts import directory_of, new_part, sent, view_of, without_grants, without_head
 
-from fednode.cache.coherence.directory import Directory, DirectoryTurn
-from fednode.cache.coherence.messages import Want
+from coherence_protocol.directory import Directory, DirectoryTurn
+from coherence_protocol.messages import Want
 
 
 class Effect(NamedTuple):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from kit.coherence.moves import Violation
 from kit.coherence.parts import CHANNEL, DOWN, UP
 
-from fednode.cache.coherence.agent import Agent
-from fednode.cache.coherence.directory import Directory
-from fednode.cache.coherence.messages import CopyState, LeaseTerms
+from coherence_protocol.agent import Agent
+from coherence_protocol.directory import Directory
+from coherence_protocol.messages import CopyState, LeaseTerms
 
 KEY = "k"
 LEASE = 3.0

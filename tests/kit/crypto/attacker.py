@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from kit import cohort as kit
 from kit.cohort import TASK, FakeCohort, Size
+from kit.marks import MARK, MARKED
 from numpy.typing import NDArray
 
 from fednode.driver import Request
@@ -97,17 +98,17 @@ class LyingNode:
         spec = spec or self.spec
         wanted = bytes(spec.sum_params.request_bytes) if request is None else request
         signed = Confirmations(self.confirmed.get(tuple(head.head.sender for head in heads), {}))
-        return spec_frame("open", spec, {"roster": roster_part(heads), "request": wanted, **signed.parts()})
+        return spec_frame("open", spec, {**MARKED, "roster": roster_part(heads), "request": wanted, **signed.parts()})
 
     def confirm(self, holder: str, names: Collection[str]) -> None:
         """Get an honest holder's signature under a roster; raises `Refused`."""
-        frame = spec_frame("confirm", self.spec, {"roster": roster_part(self.heads(names))})
+        frame = spec_frame("confirm", self.spec, {**MARKED, "roster": roster_part(self.heads(names))})
         self._keep(holder, names, asked(self.cohort, holder, frame).signed)
 
     def corrupt_confirm(self, holder: str, names: Collection[str]) -> None:
         """The signature of a holder that works for the node: under anything."""
         topic = Topic(self.spec.task, self.spec.round, self.spec.digest())
-        about = about_roster(digest("roster", roster_part(self.heads(names))))
+        about = about_roster(digest("roster", roster_part(self.heads(names))), MARK.entry())
         self._keep(holder, names, self.cohort.folder(holder).signer.write(CONFIRMED, topic, b"", about).signed)
 
     def _keep(self, holder: str, names: Collection[str], signed: Signed) -> None:

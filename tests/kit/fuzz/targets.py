@@ -13,6 +13,7 @@ from kit.cohort import FakeCohort, FakeSum, Size, place, wide_limits
 from kit.crypto.attacker import lying_node
 from kit.fuzz.fuzzer import Target
 from kit.fuzz.mutations import parts_in
+from kit.marks import MARK
 
 from fednode.driver import Reply, Request, Task
 from fednode.driver.query import read_answer
@@ -91,7 +92,7 @@ class World:
     def _ask_for_complaints(self, names: Collection[str]) -> None:
         heads = {point: keys.signed for point, keys in self.box_keys().items()}
         parts, roster = complaint_parts(heads, [self.complaint] if self.complaint else []), self.node.heads(names)
-        asked = confirm_request(self.task, self.node.spec, roster, self.node.holders, parts)
+        asked = confirm_request(self.task, self.node.spec, roster_part(roster), self.node.holders, (MARK, parts))
         self.requests["confirm"] += asked.messages.items()
 
     def box_keys(self) -> dict[int, HolderKeys]:
@@ -197,13 +198,16 @@ def _steps(world: World) -> Iterator[tuple[str, bytes, Callable[[bytes], object]
     task, spec, heads = world.task, world.node.spec, world.node.heads(world.node.names)
     said, me = {kind: frame for (name, kind), frame in world.replies.items() if name == "holder-1"}, "holder-1"
     roster, wanted = digest("roster", roster_part(heads)), bytes(spec.sum_params.request_bytes)
-    opening = OpenRequest(spec.digest(), roster, digest("open-request", wanted), {})
+    opening = OpenRequest(spec.digest(), roster, digest("open-request", wanted), MARK, {})
     yield "open", said["open"], lambda data: read_opening(Reply(me, "t", data), opening, task, world.cohort.scheme)
     if not world.cohort.scheme.boxed:
         return
     member, updates = task.cohort.member(me), world.node.updates
     boxes = {name: update.attached[box_name(member.point)] for name, update in updates.items()}
-    asked, final = box_request(task, spec, heads, member, boxes), confirm_request(task, spec, heads, [me], {})
+    asked, final = (
+        box_request(task, spec, heads, member, boxes),
+        confirm_request(task, spec, roster_part(heads), [me], (MARK, {})),
+    )
     yield "boxes", said["boxes"], lambda data: read_checked(Reply(me, "t", data), asked, task)
     yield "confirm", said["confirm"], lambda data: read_confirmed(Reply(me, "t", data), final, task)
     topic = Topic(spec.task, spec.round)

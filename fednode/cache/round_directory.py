@@ -1,4 +1,4 @@
-"""The directory of a federated task: one writer, many clients, whole batches. Pure values, as `Directory` and `Agent`.
+"""The directory of a federated task: one writer, many clients, whole batches. Pure values.
 
 How a release and the clients interleave:
 
@@ -207,10 +207,9 @@ class RoundDirectory:
         standing = self.standings.get(client, _UNKNOWN)
         return self.version(key) if standing.held >> self.places[key] & 1 else None
 
-    def waiting(self, keys: int | None = None) -> dict[str, int]:
-        """For each client, the bits of `keys` (None: all) of which it may still have an older version."""
-        wanted = -1 if keys is None else keys
-        return {client: some for client, one in self.standings.items() if (some := one.stale & wanted)}
+    def waiting(self) -> dict[str, int]:
+        """For each client, the bits of the keys of which it may still have an older version."""
+        return {client: one.stale for client, one in self.standings.items() if one.stale}
 
     def expire(self, now: float) -> Self:
         """Forget the clients whose lease has run out."""

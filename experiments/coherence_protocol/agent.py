@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from fednode.cache.coherence.cached_copy import Copy, Pending
-from fednode.cache.coherence.messages import (
+from coherence_protocol.cached_copy import Copy, Pending
+from coherence_protocol.messages import (
     Acknowledge,
     Acknowledgements,
     Answers,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
-from fednode.cache.coherence.messages import (
+from coherence_protocol.messages import (
     NOT_OWNER,
     Acknowledge,
     Ask,

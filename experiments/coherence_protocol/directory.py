@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from fednode.cache.coherence.line import Line, Now, Outgoing
-from fednode.cache.coherence.messages import (
+from coherence_protocol.line import Line, Now, Outgoing
+from coherence_protocol.messages import (
     UNKNOWN_KEY,
     Acknowledge,
     Answers,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from fednode.cache.coherence.messages import (
+from coherence_protocol.messages import (
     NO_ANSWER,
     Acknowledge,
     Ask,
