@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
-from fednode.driver import Channel, Driver, Node, Reply, Request, RoundOutcome, Task
+from fednode.driver import Channel, Driver, Node, PlannedTask, Reply, Request, RoundOutcome
 from fednode.errors import (
     BudgetExhausted,
     FednodeError,
@@ -183,7 +183,7 @@ class FedNodeStrategy(Strategy):
 
     def __init__(
         self,
-        task: Task,
+        task: PlannedTask,
         signer: Signer,
         node: Callable[[Channel], Node],
         seen: Callable[[RoundOutcome, MetricRecord | None], None] = lambda *_: None,
@@ -288,7 +288,7 @@ class FedNodeStrategy(Strategy):
     aggregate_train = configure_evaluate = aggregate_evaluate = configure_train
 
 
-def _vector(task: Task, arrays: ArrayRecord) -> NDArray[np.float64]:
+def _vector(task: PlannedTask, arrays: ArrayRecord) -> NDArray[np.float64]:
     """The trained arrays of the initial ones, as one vector; the frozen arrays are the task's."""
     return task.layout.flatten({name: array.numpy() for name, array in arrays.items() if name not in task.frozen})
 

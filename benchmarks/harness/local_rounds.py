@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
-from fednode.driver import Driver, Node, Reply, Request, RoundOutcome, Task
+from fednode.driver import Driver, Node, PlannedTask, Reply, Request, RoundOutcome
 from fednode.optimiser import ServerOptimiser
 from fednode.privacy import Budget, Ledger
 from fednode.protocol.cohort import Cohort
@@ -67,7 +67,7 @@ def run_rounds(
     return outcomes
 
 
-def _task(cohort: Cohort, case: LocalRounds) -> Task:
+def _task(cohort: Cohort, case: LocalRounds) -> PlannedTask:
     terms = Terms(
         unit="record",
         clip=1.0,
@@ -80,7 +80,7 @@ def _task(cohort: Cohort, case: LocalRounds) -> Task:
         deadline=600.0,
     )
     room = sum_headroom(terms, case.values, case.clients)
-    return Task(
+    return PlannedTask(
         name=_TASK,
         cohort=cohort,
         terms=terms,
@@ -92,7 +92,7 @@ def _task(cohort: Cohort, case: LocalRounds) -> Task:
     )
 
 
-def _node(task: Task, channel: "LocalChannel", ledger: Ledger) -> Node:
+def _node(task: PlannedTask, channel: "LocalChannel", ledger: Ledger) -> Node:
     """A node that keeps everything in memory, with room for one round."""
     clock = SkippingClock()
     clients, most = task.sum_params.summands, task.sum_params.upload_bytes + 4_096

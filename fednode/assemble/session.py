@@ -16,7 +16,7 @@ from fednode.assemble.rounds import Notes, Spending, round_record
 from fednode.assemble.stores import Stores, open_stores
 from fednode.assemble.study import Arrays, Evaluator
 from fednode.clock import Clock, SkippingClock, SystemClock
-from fednode.driver import Channel, Node, RoundOutcome, Task
+from fednode.driver import Channel, Node, PlannedTask, RoundOutcome
 from fednode.errors import FednodeError
 from fednode.live import SOCKET_NAME, LiveView, RunNumbers, Tuned, metrics_served
 from fednode.observer import Observer, RoundProgress, StopFlag
@@ -192,13 +192,13 @@ class Session:
         evaluator.save(self.folder, floats, self.run_id)
         self.model_digest, self.saved = digest, number
 
-    def _task(self) -> Task:
+    def _task(self) -> PlannedTask:
         if self.members is None:
             raise RuntimeError("a task without a cohort")
         plan, cohort = self.plan, self.members.cohort
         each, names = plan.settings.rounds_per_client, [client.name for client in cohort.clients]
         drawn = () if each is None else allocate(names, plan.settings.rounds, each, self.environment.rng())
-        return Task(
+        return PlannedTask(
             self.run_id,
             cohort,
             plan.terms,

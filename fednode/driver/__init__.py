@@ -4,7 +4,7 @@ from fednode.driver.channel import Channel, Reply, Request
 from fednode.driver.driver import Driver
 from fednode.driver.outcome import Release, RoundOutcome
 from fednode.driver.round_log import BROKEN, describe_error
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 
 __all__ = [
     "BROKEN",
@@ -15,6 +15,6 @@ __all__ = [
     "Reply",
     "Request",
     "RoundOutcome",
-    "Task",
+    "PlannedTask",
     "describe_error",
 ]

@@ -21,7 +21,7 @@ from fednode.driver.downloads import Download
 from fednode.driver.query import read_answer
 from fednode.driver.round_log import RoundLog
 from fednode.driver.steps.boxes import check_boxes
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import PeerFault
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.envelope import Envelope, Signed, Topic
@@ -45,7 +45,9 @@ class Collecting:
     Methods return the event for the round, or None if there is none.
     """
 
-    def __init__(self, node: Node, task: Task, download: Download, keys: BoxKeys | None, round_log: RoundLog) -> None:
+    def __init__(
+        self, node: Node, task: PlannedTask, download: Download, keys: BoxKeys | None, round_log: RoundLog
+    ) -> None:
         self._node, self._task, self._download, self._keys, self._log = node, task, download, keys, round_log
         self._spec = download.spec
         self._digest = self._spec.digest()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fednode.cache.round_directory import RoundDirectory, too_old
 from fednode.clock import Clock
 from fednode.driver.channel import Request
-from fednode.driver.task import Task
+from fednode.driver.task import PlannedTask
 from fednode.errors import PeerFault
 from fednode.protocol.envelope import Envelope, Signed, Topic
 from fednode.protocol.model import BASIS, Basis
@@ -50,7 +50,11 @@ class Downloads:
     """
 
     def __init__(
-        self, parameters: ParameterStore, task: Task, clock: Clock, invalidated: Callable[[int], None] = lambda _: None
+        self,
+        parameters: ParameterStore,
+        task: PlannedTask,
+        clock: Clock,
+        invalidated: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._parameters, self._task, self._clock, self._invalidated = parameters, task, clock, invalidated
         self._most_stale = task.terms.staleness

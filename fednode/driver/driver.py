@@ -16,7 +16,7 @@ from fednode.driver.round_run import RoundRun
 from fednode.driver.steps.boxes import gather_box_keys
 from fednode.driver.steps.ceremony import AgreedKey, agree_on_key
 from fednode.driver.steps.close import PATIENCE, close_round
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.protocol.boxkeys import BoxKeys
 from fednode.protocol.requests import TaskCard, ask_frame
 from fednode.protocol.spec import RoundSpec, Terms
@@ -28,7 +28,7 @@ log = logging.getLogger("fednode.driver")
 class Driver:
     """Runs the rounds of one task. The model is in the parameter store, the budget in the ledger."""
 
-    def __init__(self, node: Node, task: Task) -> None:
+    def __init__(self, node: Node, task: PlannedTask) -> None:
         self._node, self._task = node, task
         self._key: AgreedKey | None = None
         self._uninformed = {client.name for client in task.cohort.clients}

@@ -19,7 +19,7 @@ from fednode.driver.round_log import RoundLog
 from fednode.driver.steps.boxes import BoxRequest, Hearing, Upheld, box_request, read_checked
 from fednode.driver.steps.confirm import ConfirmRequest, confirm_request, read_confirmed
 from fednode.driver.steps.open import Opening, OpenRequest, check_norm, combine_answers, open_requests, read_opening
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BoxKeys, box_name
 from fednode.protocol.cohort import Member
@@ -41,7 +41,9 @@ class Holders:
     `points` are the holders that can open this round; `total` is the opened sum, int64 [d], once it passed its check.
     """
 
-    def __init__(self, node: Node, task: Task, spec: RoundSpec, keys: BoxKeys | None, round_log: RoundLog) -> None:
+    def __init__(
+        self, node: Node, task: PlannedTask, spec: RoundSpec, keys: BoxKeys | None, round_log: RoundLog
+    ) -> None:
         self._node, self._task, self._spec, self._keys, self._log = node, task, spec, keys, round_log
         self.points = frozenset(holder.point for holder in task.cohort.holders) if keys is None else keys.points
         self.total: NDArray[np.int64] | None = None

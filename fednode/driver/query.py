@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from fednode.driver.channel import Reply, Request
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import Interrupted, PeerFault, one_line
 from fednode.protocol.envelope import Envelope
 from fednode.reasons import Reason
@@ -71,7 +71,7 @@ def raise_if_stopped(node: Node, when: str) -> None:
         )
 
 
-def read_answer(reply: Reply, kind: str, task: Task, max_body: int, max_attached: int = 0) -> Envelope:
+def read_answer(reply: Reply, kind: str, task: PlannedTask, max_body: int, max_attached: int = 0) -> Envelope:
     """The signed envelope of `kind` in a reply, verified: from the member that was asked, about this task.
 
     Raises `PeerFault`: `NO_ANSWER`, "refused: " with the member's own reason, or what reading and verifying raise. A
@@ -94,7 +94,7 @@ def _short(text: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
-def _read(reply: Reply, kind: str, task: Task, most: tuple[int, int]) -> Envelope:
+def _read(reply: Reply, kind: str, task: PlannedTask, most: tuple[int, int]) -> Envelope:
     if reply.frame is None:
         raise PeerFault(Reason.NO_ANSWER, reply.error)
     envelope = Envelope.from_bytes(reply.frame, *most)

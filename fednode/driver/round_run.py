@@ -17,7 +17,7 @@ from fednode.driver.holders import Holders
 from fednode.driver.outcome import Release, RoundOutcome
 from fednode.driver.query import log_unexpected
 from fednode.driver.round_log import BROKEN, RoundLog, describe_error
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import BudgetExhausted
 from fednode.privacy import Receipt
 from fednode.protocol.boxkeys import BoxKeys
@@ -35,7 +35,7 @@ class RoundRun:
     """Drives one round from its spec to its outcome; used once."""
 
     def __init__(
-        self, node: Node, task: Task, download: Download, invited: frozenset[str], keys: BoxKeys | None = None
+        self, node: Node, task: PlannedTask, download: Download, invited: frozenset[str], keys: BoxKeys | None = None
     ) -> None:
         self._node, self._task, self._download = node, task, download
         self._spec = spec = download.spec

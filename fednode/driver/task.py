@@ -24,7 +24,7 @@ from fednode_crypto import SumParams, SumScheme
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PlannedTask:
     """What is trained, by whom, under which terms.
 
     `terms` are those of the first round. With `noise`, what is left of its budget decides the noise of each later one.

@@ -9,7 +9,7 @@ from kit.smallrun import report_of, small_run
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
-from fednode.driver import Node, Task
+from fednode.driver import Node, PlannedTask
 from fednode.inproc import InProcGrid
 from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
@@ -58,7 +58,7 @@ def run(root, *, forgetful: bool, staleness: int = 0):
     enrolled, layout = enrol_simulation(root / "keys", CLIENTS, HOLDERS), Layout(("head",), ((8,),))
     terms = Terms("record", 1.0, 12, 1 << 24, RECORDS, float(CLIENTS * RECORDS), CLIENTS, 1, 60.0, staleness)
     params = plan("ring", Demand(8, CLIENTS, sum_headroom(terms, 8, CLIENTS), HOLDERS, HOLDERS))
-    task = Task("frozen", enrolled.cohort, terms, params, layout, ServerOptimiser(3, path=4.0), 1e-30, BODY)
+    task = PlannedTask("frozen", enrolled.cohort, terms, params, layout, ServerOptimiser(3, path=4.0), 1e-30, BODY)
     clock, most = SkippingClock(), params.upload_bytes + 4_096
 
     def node(channel) -> Node:

@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits, MemoryBackend, WhenFull
 from fednode.clock import SkippingClock
-from fednode.driver import Node, Task
+from fednode.driver import Node, PlannedTask
 from fednode.inproc import InProcGrid
 from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
@@ -57,7 +57,7 @@ def own_app() -> ClientApp:
     return app
 
 
-def node_of(channel, task: Task, ledger: Ledger) -> Node:
+def node_of(channel, task: PlannedTask, ledger: Ledger) -> Node:
     """The node's side."""
     clock, roomy = SkippingClock(), Limits(64, 1 << 28, 1 << 26)
     updates, parameters = (MemoryBackend(clock, roomy, WhenFull.REFUSE) for _ in range(2))
@@ -65,11 +65,11 @@ def node_of(channel, task: Task, ledger: Ledger) -> Node:
     return Node(channel, scheme("bfv"), ledger, *stores, clock)
 
 
-def task_for(cohort, layout: Layout) -> Task:
+def task_for(cohort, layout: Layout) -> PlannedTask:
     terms = Terms("record", 1.0, 12, 1 << 24, RECORDS, float(CLIENTS * RECORDS), CLIENTS, 1, 60.0)
     bound = CLIENTS * (RECORDS * (1 << 12) + 1) + noise_tail(CLIENTS << 24, 1 << 20)
     params = plan("bfv", Demand(layout.dimension, CLIENTS, bound, HOLDERS, HOLDERS))
-    return Task("own-task", cohort, terms, params, layout, ServerOptimiser(2, path=4.0), 1e-30)
+    return PlannedTask("own-task", cohort, terms, params, layout, ServerOptimiser(2, path=4.0), 1e-30)
 
 
 def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
@@ -98,7 +98,7 @@ def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
     check_is_gradient_and_noise(seen[0].release.mean, task)
 
 
-def check_is_gradient_and_noise(mean: np.ndarray, task: Task) -> None:
+def check_is_gradient_and_noise(mean: np.ndarray, task: PlannedTask) -> None:
     """The released sum is the clipped gradients' sum, off by noise of the agreed size and not by more."""
     sums = [clipped_gradient_sum(network(), *records_of(client), 1.0).vector for client in range(CLIENTS)]
     stddev = np.sqrt(CLIENTS * task.terms.local_variance) * 2.0**-task.terms.grid_bits

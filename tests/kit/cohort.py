@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fednode.assemble.enrolment import enrol_simulation
 from fednode.cache import Limits as CacheLimits
 from fednode.cache import MemoryBackend, WhenFull
-from fednode.driver import Driver, Node, Reply, Request, RoundOutcome, Task
+from fednode.driver import Driver, Node, PlannedTask, Reply, Request, RoundOutcome
 from fednode.errors import PeerFault, StoreError
 from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
@@ -261,10 +261,12 @@ class FakeCohort:
 
     # --- the node over it
 
-    def task(self, rounds: int = 8) -> Task:
+    def task(self, rounds: int = 8) -> PlannedTask:
         layout = Layout(("w",), ((self.size.dimension,),))
         optimiser = ServerOptimiser(rounds, path=1.0)
-        return Task(TASK, self.cohort, self.size.terms(), self.size.sum_params(), layout, optimiser, 1e-30, self.frozen)
+        return PlannedTask(
+            TASK, self.cohort, self.size.terms(), self.size.sum_params(), layout, optimiser, 1e-30, self.frozen
+        )
 
     def node(self, epsilon: float = 1e6, stop: Callable[[], bool] = lambda: False) -> Node:
         budget = Budget(epsilon, 1e-5)

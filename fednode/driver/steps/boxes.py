@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fednode.driver.channel import Reply, Request
 from fednode.driver.query import NO_ANSWER, ask, raise_if_stopped, read_answer
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import PeerFault, TooFewHolders
 from fednode.protocol.boxkeys import BOX_KEY, KEY_BYTES, BoxKeys, HolderKeys, box_name, client_indices
 from fednode.protocol.cohort import Member
@@ -24,7 +24,7 @@ _STRUCK = 160
 """Bytes of one struck client in an answer: a name, a key in hexadecimal, punctuation."""
 
 
-def gather_box_keys(node: Node, task: Task, number: int, refusals: Mapping[str, str] | None = None) -> BoxKeys:
+def gather_box_keys(node: Node, task: PlannedTask, number: int, refusals: Mapping[str, str] | None = None) -> BoxKeys:
     """Ask every holder for fresh keys of this round, one for each client.
 
     `refusals` gives by member why it did not take the task.
@@ -79,7 +79,7 @@ class BoxRequest:
 
 
 def box_request(
-    task: Task, spec: RoundSpec, heads: Iterable[Signed], holder: Member, boxes: Mapping[str, bytes]
+    task: PlannedTask, spec: RoundSpec, heads: Iterable[Signed], holder: Member, boxes: Mapping[str, bytes]
 ) -> BoxRequest:
     """Send one holder its boxes, by client, with the signed heads that name them."""
     roster = roster_part(heads)
@@ -88,7 +88,7 @@ def box_request(
     return BoxRequest(spec.digest(), digest("roster", roster), frozenset(boxes), {holder.name: message})
 
 
-def read_checked(reply: Reply, request: BoxRequest, task: Task) -> dict[str, bytes]:
+def read_checked(reply: Reply, request: BoxRequest, task: PlannedTask) -> dict[str, bytes]:
     """The clients that the holder struck, as it signed, each with the secret key of its box.
 
     Raises `PeerFault`: what `read_answer` raises, `ANOTHER_REQUEST`, or `MALFORMED` unless the body names clients that

@@ -14,7 +14,7 @@ from fednode.aggregate import Fold
 from fednode.driver.channel import Request
 from fednode.driver.query import NO_ANSWER, ask, describe, raise_if_stopped, read_answer
 from fednode.driver.steps.open import OpenRequest, combine_answers, open_requests, read_opening
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.envelope import Envelope
 from fednode.protocol.key_check import known_vector
@@ -36,7 +36,7 @@ class AgreedKey:
     published: KeyParts
 
 
-def agree_on_key(node: Node, task: Task) -> AgreedKey:
+def agree_on_key(node: Node, task: PlannedTask) -> AgreedKey:
     """Run the ceremony with all holders and open a known vector under the new key.
 
     Four turns, each answered by every holder: commit to a part; reveal it, with a boxed share for each other holder;
@@ -55,7 +55,7 @@ def agree_on_key(node: Node, task: Task) -> AgreedKey:
         ) from fault
 
 
-def _agree(node: Node, task: Task, scheme: KeyedScheme) -> AgreedKey:
+def _agree(node: Node, task: PlannedTask, scheme: KeyedScheme) -> AgreedKey:
     card = TaskCard(task.name, task.cohort, task.sum_params)
     committed = _ask_all(node, task, "key-commitment", _same(task, ask_frame("key-commit", task.name, card.parts())))
     commitments = KeyParts(_by_point(task, committed), {}).verified(card)
@@ -70,11 +70,11 @@ def _agree(node: Node, task: Task, scheme: KeyedScheme) -> AgreedKey:
     return AgreedKey(key, card, published)
 
 
-def _same(task: Task, frame: bytes) -> dict[str, bytes]:
+def _same(task: PlannedTask, frame: bytes) -> dict[str, bytes]:
     return {holder.name: frame for holder in task.cohort.holders}
 
 
-def _ask_all(node: Node, task: Task, kind: str, frames: Mapping[str, bytes]) -> dict[str, Envelope]:
+def _ask_all(node: Node, task: PlannedTask, kind: str, frames: Mapping[str, bytes]) -> dict[str, Envelope]:
     """One answer of every holder. Raises `TooFewHolders` if one is missing."""
     requests = {name: Request("query", f"{task.name}/{kind}", frame) for name, frame in frames.items()}
     most = (task.sum_params.holders + 1) * (MAX_KEY_PART + 1024) + task.sum_params.payload_bytes
@@ -93,7 +93,7 @@ def _missing(asked: Iterable[str], answers: Collection[str], faults: Mapping[str
     return "; ".join(f"{name}: {faults.get(name, NO_ANSWER)}" for name in sorted(asked) if name not in answers)
 
 
-def _by_point(task: Task, envelopes: Mapping[str, Envelope]) -> dict[int, Envelope]:
+def _by_point(task: PlannedTask, envelopes: Mapping[str, Envelope]) -> dict[int, Envelope]:
     return {task.cohort.member(name).point: envelope for name, envelope in envelopes.items()}
 
 
@@ -118,7 +118,7 @@ def _envelope(name: str, parts: Mapping[str, bytes], label: str) -> Envelope:
         return Envelope.from_bytes(parts[label], MAX_KEY_PART)
 
 
-def _joint_key(scheme: KeyedScheme, task: Task, published: KeyParts) -> JointKey:
+def _joint_key(scheme: KeyedScheme, task: PlannedTask, published: KeyParts) -> JointKey:
     try:
         return scheme.joint_key(
             task.sum_params, task.key_context(), published.bodies("reveals"), published.bodies("commitments")
@@ -127,7 +127,9 @@ def _joint_key(scheme: KeyedScheme, task: Task, published: KeyParts) -> JointKey
         raise OpeningRejected(f"a part of the joint key is not the one that was committed to: {error}") from error
 
 
-def _join_requests(task: Task, published: KeyParts, contents: Mapping[str, Mapping[str, bytes]]) -> dict[str, bytes]:
+def _join_requests(
+    task: PlannedTask, published: KeyParts, contents: Mapping[str, Mapping[str, bytes]]
+) -> dict[str, bytes]:
     frames = {}
     for holder in task.cohort.holders:
         shares = {
@@ -139,7 +141,7 @@ def _join_requests(task: Task, published: KeyParts, contents: Mapping[str, Mappi
     return frames
 
 
-def key_check_spec(task: Task, key: JointKey) -> RoundSpec:
+def key_check_spec(task: PlannedTask, key: JointKey) -> RoundSpec:
     """The spec of round 0, in which the holders seal a known vector and open its sum."""
     return RoundSpec(
         task=task.name,
@@ -153,7 +155,7 @@ def key_check_spec(task: Task, key: JointKey) -> RoundSpec:
     )
 
 
-def _check_key(node: Node, task: Task, key: JointKey) -> None:
+def _check_key(node: Node, task: PlannedTask, key: JointKey) -> None:
     spec = key_check_spec(task, key)
     sealed = _ask_all(node, task, "update", _same(task, spec_frame("key-check", spec)))
     fold = Fold(node.scheme.zero(task.sum_params))
@@ -168,7 +170,7 @@ def _check_key(node: Node, task: Task, key: JointKey) -> None:
         raise OpeningRejected("the known vector did not come out of the new joint key; start again with a new task")
 
 
-def _openings(node: Node, task: Task, request: OpenRequest) -> dict[int, bytes]:
+def _openings(node: Node, task: PlannedTask, request: OpenRequest) -> dict[int, bytes]:
     """The holders' answers by point. Raises `TooFewHolders`, naming the missing, if there are too few to open."""
     openings, faults = ask(
         node,

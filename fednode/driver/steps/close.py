@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from fednode.driver.channel import Reply, Request
 from fednode.driver.query import NO_ANSWER, ask, read_answer
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import PeerFault
 from fednode.protocol.requests import close_request
 from fednode.reasons import Reason
@@ -16,7 +16,7 @@ PATIENCE = 5.0
 """Seconds for which the node waits for holders after a failed round: the run may end after that."""
 
 
-def close_round(node: Node, task: Task, number: int, holders: Iterable[str], seconds: float) -> None:
+def close_round(node: Node, task: PlannedTask, number: int, holders: Iterable[str], seconds: float) -> None:
     """Tell these holders that they will not open round `number` any more.
 
     They then destroy its key. The log names those that do not confirm it; nothing else depends on the answers.

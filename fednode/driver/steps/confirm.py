@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fednode.driver.channel import Reply, Request
 from fednode.driver.query import read_answer
-from fednode.driver.task import Task
+from fednode.driver.task import PlannedTask
 from fednode.protocol.confirmations import CONFIRMED, check_confirmation
 from fednode.protocol.envelope import Signed, Topic
 from fednode.protocol.ledger_mark import LedgerMark
@@ -25,7 +25,11 @@ class ConfirmRequest:
 
 
 def confirm_request(
-    task: Task, spec: RoundSpec, roster: bytes, holders: Iterable[str], shown: tuple[LedgerMark, Mapping[str, bytes]]
+    task: PlannedTask,
+    spec: RoundSpec,
+    roster: bytes,
+    holders: Iterable[str],
+    shown: tuple[LedgerMark, Mapping[str, bytes]],
 ) -> ConfirmRequest:
     """Ask these holders to sign this roster and how far the ledger is, and show them why others were excluded."""
     ledger, complaints = shown
@@ -34,7 +38,7 @@ def confirm_request(
     return ConfirmRequest(Topic(spec.task, spec.round, spec.digest()), digest("roster", roster), ledger, messages)
 
 
-def read_confirmed(reply: Reply, request: ConfirmRequest, task: Task) -> Signed:
+def read_confirmed(reply: Reply, request: ConfirmRequest, task: PlannedTask) -> Signed:
     """A holder's signature under this roster and this head of the ledger. Raises `PeerFault`."""
     envelope = read_answer(reply, CONFIRMED, task, 0)
     check_confirmation(envelope.signed, request.topic, request.roster)

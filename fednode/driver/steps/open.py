@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fednode.aggregate import Fold
 from fednode.driver.channel import Reply, Request
 from fednode.driver.query import read_answer
-from fednode.driver.task import Node, Task
+from fednode.driver.task import Node, PlannedTask
 from fednode.errors import OpeningRejected, PeerFault, TooFewHolders
 from fednode.protocol.confirmations import Confirmations
 from fednode.protocol.envelope import Signed
@@ -49,7 +49,7 @@ class Opening:
 
 
 def open_requests(
-    task: Task,
+    task: PlannedTask,
     spec: RoundSpec,
     roster: bytes,
     fold: Fold,
@@ -66,7 +66,7 @@ def open_requests(
     return OpenRequest(spec.digest(), digest("roster", roster), digest("open-request", wanted), ledger, messages)
 
 
-def read_opening(reply: Reply, request: OpenRequest, task: Task, scheme: SumScheme) -> Opening:
+def read_opening(reply: Reply, request: OpenRequest, task: PlannedTask, scheme: SumScheme) -> Opening:
     """A holder's part of the opening, signed for this spec, roster and request.
 
     Raises `PeerFault`: what `read_answer` raises, `ANOTHER_REQUEST`, `ANOTHER_POINT`, or `BAD_ANSWER` for bytes that no
@@ -96,7 +96,9 @@ class Combined:
     left_out: tuple[int, ...] = ()
 
 
-def combine_answers(node: Node, task: Task, fold: Fold, answers: Mapping[int, bytes], spec_digest: bytes) -> Combined:
+def combine_answers(
+    node: Node, task: PlannedTask, fold: Fold, answers: Mapping[int, bytes], spec_digest: bytes
+) -> Combined:
     """Combine the answers; one that contradicts the others is left out if enough remain.
 
     Raises `TooFewHolders`, or `OpeningRejected` if the result is not small where it must be. The error names the points

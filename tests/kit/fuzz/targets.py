@@ -15,7 +15,7 @@ from kit.fuzz.fuzzer import Target
 from kit.fuzz.mutations import parts_in
 from kit.marks import MARK
 
-from fednode.driver import Reply, Request, Task
+from fednode.driver import PlannedTask, Reply, Request
 from fednode.driver.query import read_answer
 from fednode.driver.steps.boxes import box_request, read_checked
 from fednode.driver.steps.confirm import confirm_request, read_confirmed
@@ -76,7 +76,7 @@ class World:
         opening = Request("query", "open", self.node.frame(heads))
         self.requests["open"] = [(name, opening) for name in self.node.holders]
         self.replies = {key: frames[-1] for key, frames in self.cohort.said.items()}
-        self.task: Task = self.cohort.task()
+        self.task: PlannedTask = self.cohort.task()
         if self.complaint is not None:
             self._ask_for_complaints(names)
         self._keys = {one.name: self.cohort.folder(one.name).signer.key for one in self.cohort.cohort.members}
