@@ -11,10 +11,10 @@ __all__ = [
     "Channel",
     "Driver",
     "Node",
+    "PlannedTask",
     "Release",
     "Reply",
     "Request",
     "RoundOutcome",
-    "PlannedTask",
     "describe_error",
 ]
