@@ -13,6 +13,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -108,7 +109,7 @@ class InProcGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Run the node of the next queued message and return its reply; empty if none is queued."""
-        wanted = set(message_ids)
+        wanted = message_ids if isinstance(message_ids, AbstractSet) else set(message_ids)
         if self._held and self._held[0][0] < self._pushes:
             return [self._held.popleft()[1]]
         while self._queue:

@@ -153,7 +153,7 @@ class GridChannel:
         """The replies that have arrived, each with its frame, or an error in place of one."""
         if not self._open:
             return ()
-        messages = list(self._grid.pull_messages(sorted(self._open.union(self._greeted))))
+        messages = list(self._grid.pull_messages(self._open.union(self._greeted)))
         for message in messages:
             self._greet(message)
         return [self._read(message) for message in messages if self._known(message)]

@@ -4,6 +4,7 @@ Nothing here reads data: a study, or whoever deploys, says what is trained and o
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fednode.allocation import block_weights, outsiders_epsilon
@@ -36,6 +37,9 @@ from fednode.units import UNITS
 from fednode_crypto import Demand, SumParams, WrongParameters, plan
 
 _LOUD_NOISE = 50.0
+
+_FINEST_GRID = 16
+"""The most grid bits that a plan takes for no more bytes: beyond, rounding no longer shows in the noise."""
 
 _KEPT_NOISE = 0.22
 """The most noise that the default path leaves in each parameter of the last model, in clips (docs/privacy.md)."""
@@ -98,7 +102,8 @@ class Plan:
         noises = [replace(self.terms, local_variance=event.local_variance).noise_multiplier() for event in full]
         slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
         opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
-        outside, each = self.outsiders(), settings.rounds_per_client
+        outside, each, counted = self.outsiders(), settings.rounds_per_client, self.member_epsilon()
+        members = "inf" if counted == math.inf else bound(counted, zeros=True)
         some = f" in {each} each, about {self.taking_part:,} a round" if each else ""
         least_many = plural(settings.min_survivors, "survivor")
         turned = ", of rotated sums" if self.terms.rotated else ""
@@ -111,7 +116,7 @@ class Plan:
             "together": f"{groups_line(least, settings.delta, unit.name)}, with the fewest survivors",
             "population": self.population.line(),
             "noise": f"{min(noises):.3f} to {max(noises):.3f} x clip in a released sum at the least",
-            "members": f"count epsilon {_counted(self.member_epsilon())} at most: their own max-epsilon must allow it",
+            "members": f"count epsilon {members} at most: their own max-epsilon must allow it",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
             "withstands": adversary(params),
             "rests on": STRENGTH[params.scheme],
@@ -141,24 +146,14 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     some = (settings.rounds_per_client or settings.rounds) / settings.rounds
     optimiser = _optimiser(settings, workload.records * math.sqrt(some))
     noise = _noise_request(settings, layout.dimension, optimiser)
-    terms = Terms(
-        unit=settings.unit,
-        clip=settings.clip,
-        grid_bits=noise.grid_bits,
-        local_variance=local_variance(noise),
-        max_records=workload.max_records,
-        divisor=workload.records * some,
-        min_survivors=settings.min_survivors,
-        assumed_colluders=settings.assumed_colluders,
-        deadline=settings.deadline,
-        staleness=settings.staleness,
-    )
-    largest = max(event.local_variance for event in _events(noise, noise.contributors))
-    params = _sum_params(settings, layout, replace(terms, local_variance=largest))
-    if workload.max_records <= MOST_ROTATED:
-        turned = _sum_params(settings, layout, replace(terms, local_variance=largest, rotated=True))
-        if turned.upload_bytes < params.upload_bytes:
-            terms, params = replace(terms, rotated=True), turned
+    terms, params = _sized(settings, workload, noise, workload.records * some)
+    with suppress(ConfigError):  # of a grid so fine that no sum carries it
+        while settings.grid_bits is None and noise.grid_bits < _FINEST_GRID:
+            finer = replace(noise, grid_bits=noise.grid_bits + 1)
+            sized = _sized(settings, workload, finer, terms.divisor)
+            if sized[1].upload_bytes > params.upload_bytes:
+                break
+            noise, (terms, params) = finer, sized
     resolved = {"learning_rate": optimiser.path / settings.rounds, "grid_bits": noise.grid_bits}
     budget = Budget(settings.epsilon, settings.delta, settings.unit)
     population = standing(population_file(settings, workload.dataset, budget.unit), budget)
@@ -190,10 +185,6 @@ def _require_unit(settings: RunSettings, workload: Workload) -> None:
             f"unit is {settings.unit}, and {workload.model} is trained with a bound on each {workload.unit}: set unit "
             f"to {workload.unit}, or train with a bound on each {settings.unit}"
         )
-
-
-def _counted(most: float) -> str:
-    return "inf" if most == math.inf else bound(most, zeros=True)
 
 
 def _down(settings: RunSettings, plain: int) -> str:
@@ -230,6 +221,29 @@ def _noise_request(settings: RunSettings, dimension: int, optimiser: ServerOptim
         floor=settings.min_noise,
     )
     return request if settings.grid_bits is not None else replace(request, grid_bits=coarsest_grid(request))
+
+
+def _sized(settings: RunSettings, workload: Workload, noise: NoiseRequest, divisor: float) -> tuple[Terms, SumParams]:
+    """The terms of the first round and the room for the largest noise, rotated where that makes the upload smaller."""
+    terms = Terms(
+        unit=settings.unit,
+        clip=settings.clip,
+        grid_bits=noise.grid_bits,
+        local_variance=local_variance(noise),
+        max_records=workload.max_records,
+        divisor=divisor,
+        min_survivors=settings.min_survivors,
+        assumed_colluders=settings.assumed_colluders,
+        deadline=settings.deadline,
+        staleness=settings.staleness,
+    )
+    largest = max(event.local_variance for event in _events(noise, noise.contributors))
+    params = _sum_params(settings, workload.layout, replace(terms, local_variance=largest))
+    if workload.max_records <= MOST_ROTATED:
+        turned = _sum_params(settings, workload.layout, replace(terms, local_variance=largest, rotated=True))
+        if turned.upload_bytes < params.upload_bytes:
+            return replace(terms, rotated=True), turned
+    return terms, params
 
 
 def _events(noise: NoiseRequest, honest: int) -> list[DiscreteGaussianSum]:

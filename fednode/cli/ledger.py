@@ -106,6 +106,8 @@ def merge_command(ledgers: Annotated[list[str], typer.Argument(metavar="LEDGER..
     from fednode.privacy.population import merge
 
     made = merge([_file(one) for one in ledgers], into, SystemClock())
+    if not made.history.limits:
+        say("warning: no limit that was set for a population is left in these ledgers; fednode ledger limit sets one")
     say(
         f"{into}: epsilon {made.spent:.4f} is spent in {len(made.entries)} rounds, {made.budget.epsilon:g} is the limit"
     )

@@ -10,7 +10,7 @@ from typing import NoReturn, Self
 from fednode.clock import Clock
 from fednode.errors import BudgetExhausted, ConfigError, DataError, StoreError
 from fednode.privacy.accountant import epsilon, renyi_epsilon
-from fednode.privacy.budget import Budget
+from fednode.privacy.budget import LARGEST_EPSILON, Budget
 from fednode.privacy.chain import (
     ChargeRecord,
     History,
@@ -118,11 +118,6 @@ class Ledger:
         return self._history.name
 
     @property
-    def task(self) -> str:
-        """The task that this object charges for."""
-        return self._task
-
-    @property
     def budget(self) -> Budget:
         """The budget, with the limit that holds now."""
         return self._history.budget
@@ -136,11 +131,6 @@ class Ledger:
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Every charge, oldest first."""
         return self._history.entries
-
-    @property
-    def events(self) -> tuple[DiscreteGaussianSum, ...]:
-        """The event of every charge, oldest first."""
-        return tuple(entry.charge.event for entry in self.entries)
 
     @property
     def head(self) -> str:
@@ -206,6 +196,8 @@ class Ledger:
 
     def limit(self, limit: float, by: str, reason: str) -> None:
         """Raise or lower the limit from now on; the file keeps who did it and why. StoreError, ValueError."""
+        if limit > LARGEST_EPSILON:
+            raise ValueError(f"epsilon must be {LARGEST_EPSILON:g} or less, not {limit:g}")
         with self._journal.alone():
             self._catch_up()
             self._write(*append_limit(self._history, LimitRecord(limit, by, reason, self._clock.time())))
@@ -223,7 +215,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ledger({self.name!r}, task={self.task!r}, rounds={len(self.entries)}, head={self.head[:12]})"
+        return f"Ledger({self.name!r}, task={self._task!r}, rounds={len(self.entries)}, head={self.head[:12]})"
 
     # --- the file
 
@@ -275,7 +267,7 @@ class Ledger:
     def _require_fit(self, events: Sequence[DiscreteGaussianSum], clients: Collection[str]) -> None:
         after = self._after(events, clients)
         if not after <= self.budget.epsilon:
-            ours = self.name == self.task
+            ours = self.name == self._task
             raise BudgetExhausted(
                 f"the privacy budget of {'task' if ours else 'population'} {self.name} does not hold this: epsilon "
                 f"{self.spent:.4f} is spent in {len(self.entries)} rounds, {after:.4f} would be, "

@@ -8,7 +8,7 @@ from fednode.clock import Clock
 from fednode.disk.atomic import write_whole
 from fednode.errors import BudgetExhausted, ConfigError, DataError, StoreError
 from fednode.privacy.accountant import epsilon
-from fednode.privacy.budget import Budget
+from fednode.privacy.budget import LARGEST_EPSILON, Budget
 from fednode.privacy.chain import (
     ChargeRecord,
     History,
@@ -22,10 +22,6 @@ from fednode.privacy.composition import dearest
 from fednode.privacy.journal import ConfirmedHead, Journal, head_file
 from fednode.privacy.ledger import Ledger, population_name, read_history
 from fednode.privacy.mechanism import DiscreteGaussianSum
-
-UNTIL_SET = 50.0
-"""The limit of a population for which nobody has set one: the most that one run may ask for. Above, the chance of an
-error outside the noise is no longer small beside delta, so the number would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +102,16 @@ def merge(paths: Sequence[Path], into: Path, clock: Clock) -> Ledger:
         raise ConfigError(
             f"ledgers of one unit are merged into a new file, not those of {' and '.join(sorted(units))} into {into}"
         )
-    budget = Budget(UNTIL_SET, min(history.budget.delta for history in found), units.pop())
+    budget = Budget(LARGEST_EPSILON, min(history.budget.delta for history in found), units.pop())
     charges: dict[tuple[str, int], ChargeRecord] = {}
     for charge in (entry.charge for history in found for entry in history.entries):
         known = charges.setdefault((charge.task, charge.round_number), charge)
-        if (known.event, known.survivors) != (charge.event, charge.survivors):
+        # a run writes both of its lines at once: two runs that share a name do not
+        same = (known.event, known.survivors) == (charge.event, charge.survivors)
+        if not same or abs(known.time - charge.time) > 60.0:
             raise StoreError(
-                f"two ledgers differ about round {charge.round_number} of {charge.task}: find the right one"
+                f"two ledgers differ about round {charge.round_number} of {charge.task}: find the right one; "
+                "two runs of one name cannot be merged"
             )
     merged, header = append_header(History(), LedgerHeader(population_name(into), budget, clock.time()))
     lines = [header]
@@ -140,4 +139,4 @@ def _left_of(path: Path) -> History:
 
 
 def _until_set(budget: Budget) -> Budget:
-    return Budget(UNTIL_SET, budget.delta, budget.unit)
+    return Budget(LARGEST_EPSILON, budget.delta, budget.unit)

@@ -41,9 +41,9 @@ def about_keys(tree: Levels) -> dict[str, object]:
     return {"root": tree[-1][0].hex()}
 
 
-def client_indices(cohort: Cohort) -> dict[str, int]:
+def client_indices(cohort: Cohort) -> Mapping[str, int]:
     """Return the place of each client among the keys of a holder, by name."""
-    return {member.name: index for index, member in enumerate(cohort.clients)}
+    return cohort.indices
 
 
 def key_digest(heads: Mapping[int, Signed]) -> bytes:

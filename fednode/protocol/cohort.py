@@ -143,6 +143,11 @@ class Cohort:
         return tuple(sorted((m for m in self.members if m.role == "holder"), key=lambda m: m.point))
 
     @cached_property
+    def indices(self) -> Mapping[str, int]:
+        """The place of each client in `clients`, by name."""
+        return {member.name: index for index, member in enumerate(self.clients)}
+
+    @cached_property
     def _named(self) -> Mapping[str, Member]:
         return {member.name: member for member in self.members}
 

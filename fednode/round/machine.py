@@ -175,14 +175,16 @@ def _kept(now: Round, event: Kept) -> Step:
 
 
 def _require_pending(now: Round, client: str) -> None:
-    if client not in dict(now.arrived) or client in now.survivors:
+    # what arrived last, if it is not in the sum yet: `handle` lets nothing come in between
+    pending = len(now.arrived) > len(now.survivors) + len(now.excluded)
+    if not pending or now.arrived[-1][0] != client:
         raise RuntimeError(f"no update of {client} is pending: it has not arrived, or it is in the sum already")
 
 
 def _not_kept(now: Round, event: NotKept) -> Step:
     _require_pending(now, event.client)
-    client, digest = event.client, dict(now.arrived)[event.client]
-    arrived = tuple(item for item in now.arrived if item[0] != client)
+    client, digest = now.arrived[-1]
+    arrived = now.arrived[:-1]
     before = _turned_away(now, client) or TurnedAway(client, digest)
     turned = (*_others(now, client), replace(before, asked=False))
     after = replace(now, arrived=arrived, turned_away=turned)
@@ -224,7 +226,8 @@ def _count_fault(now: Round, client: str, reason: str) -> Step:
 
 def _when_complete(now: Round, first: tuple[effects.Effect, ...] = ()) -> Step:
     """Return `first`, and close the collection before the deadline if no invited client is missing."""
-    if now.invited - set(now.survivors) - now.faulted:
+    some_missing = len(now.survivors) + len(now.faulted) < len(now.invited)
+    if some_missing or now.invited - set(now.survivors) - now.faulted:
         return now, first
     after, more = _close(now)
     return after, first + more

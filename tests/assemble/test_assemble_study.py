@@ -153,12 +153,23 @@ def test_the_plan_chooses_grid_and_step_from_public_numbers_where_the_settings_d
         return plan_task(RunSettings(grid_bits=bits, **given), COUNTS)
 
     plan, mu = planned(epsilon=1.0), gaussian_mu_of_epsilon(1.0, 1e-5)
-    assert plan.terms.grid_bits == plan.settings.grid_bits == (11 if bits is None else bits)
+    assert plan.terms.grid_bits == plan.settings.grid_bits == (16 if bits is None else bits)
     assert plan.optimiser.path == pytest.approx(0.22 * 20_000 * mu)
     assert plan.settings.learning_rate == plan.optimiser.path / 20
     assert planned(epsilon=8.0).optimiser.path == DEFAULT_PATH
     assert planned(epsilon=1.0, clip=4.0).optimiser.path == pytest.approx(0.055 * 20_000 * mu)
     assert planned(epsilon=1.0, learning_rate=3.0).optimiser.path == 60.0
+
+
+def test_a_finer_grid_is_taken_while_it_costs_no_bytes(tmp_path):
+    def planned(**given):
+        return plan_task(small_settings(tmp_path, **given), COUNTS)
+
+    plan = planned()
+    bits, size = plan.terms.grid_bits, plan.sum_params.upload_bytes
+    coarser, finer = (planned(grid_bits=each) for each in (bits - 1, bits + 1))
+    assert coarser.sum_params.upload_bytes == size and planned(grid_bits=bits).terms == plan.terms
+    assert bits == 16 or finer.sum_params.upload_bytes > size
 
 
 def test_loud_noise_is_answered_by_a_larger_clip_only_where_the_grid_is_coarse_against_it(tmp_path):

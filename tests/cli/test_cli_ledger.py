@@ -121,7 +121,9 @@ def test_show_lists_charges_and_limits_in_order(run, capsys):
     assert "a-task round 2: 2 survivors, epsilon" in shown and "limit      epsilon 9 by Ada: one more round" in shown
 
 
-@pytest.mark.parametrize("wrong", [("--epsilon", "0"), ("--by", " "), ("--reason", "")])
+@pytest.mark.parametrize(
+    "wrong", [("--epsilon", "0"), ("--epsilon", "50.1"), ("--epsilon", "1e308"), ("--by", " "), ("--reason", "")]
+)
 def test_a_limit_needs_a_number_a_name_and_a_reason(run, capsys, wrong):
     given = {"--epsilon": "9", "--by": "Ada", "--reason": "why"} | dict([wrong])
     before = (run / "ledger.jsonl").read_bytes()
@@ -189,10 +191,38 @@ def test_what_is_left_of_a_damaged_ledger_is_merged_with_the_runs(run, tmp_path,
     assert main(["ledger", "verify", str(people)]) == 8
     into = tmp_path / "again.ledger.jsonl"
     assert main(["ledger", "merge", str(people), str(run), "--into", str(into)]) == 0
-    assert "in 2 rounds" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "in 2 rounds, 50 is the limit" in shown and "warning: no limit that was set" in shown
 
 
-def test_the_limit_of_a_run_is_not_that_of_a_merged_population(run, tmp_path):
+def test_two_runs_of_one_name_are_not_merged_into_one(run, tmp_path, capsys):
+    later, other = FakeClock(), tmp_path / "other.jsonl"
+    later.sleep(61.0)
+    with Ledger.open(other, Budget(8.0, 1e-5), later, "a-task") as ledger:
+        charged(ledger, (1, 2))
+    assert main(["ledger", "merge", str(run), str(other), "--into", str(tmp_path / "new.jsonl")]) == 8
+    assert "two runs of one name" in capsys.readouterr().err
+
+
+def test_the_two_lines_of_a_charge_are_one(tmp_path):
+    class Moving(FakeClock):
+        def time(self):
+            self.sleep(1.0)
+            return super().time()
+
+    clock, budget, people = Moving(), Budget(8.0, 1e-5), tmp_path / "people.ledger.jsonl"
+    with (
+        Ledger.of_population(people, budget, clock, "a-task") as shared,
+        Ledger.open(tmp_path / "ledger.jsonl", budget, clock, "a-task", shared) as ledger,
+    ):
+        charged(ledger, (1, 2))
+    merge = ["ledger", "merge", str(tmp_path / "ledger.jsonl"), str(people), "--into", str(tmp_path / "new.jsonl")]
+    assert main(merge) == 0
+    with Ledger.at(tmp_path / "new.jsonl", clock) as made:
+        assert len(made.entries) == 2
+
+
+def test_the_limit_of_a_run_is_not_that_of_a_merged_population(run, tmp_path, capsys):
     people, into = tmp_path / "people.ledger.jsonl", tmp_path / "again.ledger.jsonl"
     with Ledger.of_population(people, Budget(50.0, 1e-5), FakeClock(), "a-task") as ledger:
         charged(ledger, (1, 2))
@@ -200,6 +230,7 @@ def test_the_limit_of_a_run_is_not_that_of_a_merged_population(run, tmp_path):
     with Ledger.at(run / "ledger.jsonl", FakeClock()) as ledger:
         ledger.limit(40.0, "Ben", "one long run")
     assert main(["ledger", "merge", str(people), str(run), "--into", str(into)]) == 0
+    assert "warning" not in capsys.readouterr().out
     with Ledger.at(into, FakeClock()) as ledger:
         assert ledger.budget.epsilon == 4.0
         assert [one.by for one in ledger.history.limits] == ["Ada"]

@@ -20,6 +20,23 @@ def dealt(kind, n=N, seed=0):
     return kind(rng, n), rng.integers(0, 4, n)
 
 
+@pytest.mark.parametrize("others", [(), (torch.nn.Parameter(torch.ones(6, 4)),)])
+def test_complex_parameters_are_refused_by_their_name(others):
+    class Wave(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.others, self.phase = torch.nn.ParameterList(others), torch.nn.Parameter(torch.ones(6, 4) * 1j)
+
+        def forward(self, x):
+            return (x.to(torch.complex64) @ self.phase).abs() + sum(x @ other for other in self.others)
+
+    model, records = Wave(), (np.ones((2, 6), np.float32), np.zeros(2, np.int64))
+    with pytest.raises(ConfigError, match="phase"):
+        clipped_gradient_sum(model, *records, CLIP)
+    model.phase.requires_grad_(False)
+    assert clipped_gradient_sum(model, *records, CLIP).vector.shape == (24 * len(others),)
+
+
 def test_at_least_forty_modules_are_tried():
     assert len(RIGHT) + len(MIXING) + len(REMEMBERING) >= 70
 

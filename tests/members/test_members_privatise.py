@@ -51,6 +51,14 @@ def test_one_record_moves_the_bounded_sum_by_at_most_the_clip(vector, record):
     assert np.linalg.norm(with_it.vector - without.vector) <= TERMS.clip * (1 + 1e-12)
 
 
+def test_at_the_edge_of_the_ball_one_record_moves_the_sum_by_at_most_the_clip():
+    terms = replace(TERMS, max_records=2**40)
+    inside = np.array([terms.clip * terms.max_records, 0.0])
+    outside = inside + np.array([terms.clip, 0.0])
+    moved = np.linalg.norm(bound(FakeSum(outside), terms).vector - bound(FakeSum(inside), terms).vector)
+    assert moved <= terms.max_records * terms.clip * 2.0**-46
+
+
 def test_more_records_than_the_terms_allow_weigh_as_many_as_they_allow():
     crowd = FakeSum(np.full(5, 100.0), records=1000)
     bounded = bound(crowd, TERMS)

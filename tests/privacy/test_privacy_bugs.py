@@ -191,7 +191,7 @@ def test_bug_23_and_24_asking_changes_nothing_and_equal_rounds_are_counted(tmp_p
     with Ledger.open(tmp_path / "ledger.jsonl", Budget(50.0, DELTA), FakeClock(), "task") as ledger:
         for number in range(1, 101):
             ledger.charge(shares(10.0, 10), number, tuple(f"client-{n}" for n in range(10)))
-        assert ledger.spent == ledger.spent and len(ledger.events) == 100
+        assert ledger.spent == ledger.spent and len(ledger.entries) == 100
 
 
 def test_bug_30_noise_is_for_the_sum_which_is_then_divided(tmp_path):

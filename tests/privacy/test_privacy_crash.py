@@ -57,10 +57,10 @@ def test_a_disk_that_fills_up_leaves_no_half_line(tmp_path, room):
         with files_no_longer_than(len(content) + room), pytest.raises(StoreError):
             ledger.charge(EVENT, 2, NAMES)
         assert path.read_bytes() == content
-        assert (ledger.head, ledger.spent, len(ledger.events)) == (head, spent, 1)
+        assert (ledger.head, ledger.spent, len(ledger.entries)) == (head, spent, 1)
         ledger.charge(EVENT, 2, NAMES)
     with opened(path) as ledger:
-        assert (len(ledger.events), ledger.repair) == (2, None)
+        assert (len(ledger.entries), ledger.repair) == (2, None)
 
 
 def test_a_full_disk_is_one_sentence(tmp_path):

@@ -1,7 +1,8 @@
 """The result of local training: the sum of the records' gradients, each clipped on its own.
 
-Guarantee: replacing one record's contribution by zero, or leaving the record out, moves the vector by at most `clip` in
-L2 norm, floating-point error included, for a model that computes from its input, parameters and buffers. A record's
+Guarantee: replacing one record's contribution by zero moves the vector by at most `clip` in L2 norm, floating-point
+error included, for a model that computes from its input, parameters and buffers. So does leaving the record out where
+there are no more than 2^20; of more, the next one takes its place. A record's
 gradient is what autograd gives for the record alone, whoever else is there (`record_gradients`), or, for a plain linear
 layer, the closed form in float64. Each is clipped to clip * (1 - 2^-20); the rest covers rounding: of the norm, below
 2^-21 relative, and of two float64 sums over up to 2^20 records, in blocks of up to 1,024 added by Kahan's method, below

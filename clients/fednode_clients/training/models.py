@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.errors import ConfigError
+
 if TYPE_CHECKING:
     import torch
 
@@ -30,7 +32,10 @@ def linear_head(dimension: int, classes: int) -> "torch.nn.Linear":
 
 
 def travelling(model: "torch.nn.Module") -> "list[tuple[str, torch.nn.Parameter]]":
-    """Name and parameter of each one that travels; a parameter used in two places is listed once."""
+    """Name and parameter of each one that travels, each once. Raises `ConfigError` for a trained complex one."""
+    for name, p in model.named_parameters():
+        if p.requires_grad and p.is_complex():
+            raise ConfigError(f"parameter {name} is complex: train torch.view_as_real of it, which holds two real ones")
     return [(name, p) for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()]
 
 
