@@ -8,14 +8,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fednode.front.run import Run
+    from fednode.errors import FednodeError
+    from fednode.front.comparison import compare
+    from fednode.front.run import Run, load
     from fednode.front.simulate import simulate
     from fednode.front.task import Task
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Task", "simulate"]
+__all__ = ["FednodeError", "Run", "Task", "compare", "load", "simulate"]
 
-_WHERE = {"Run": "fednode.front.run", "Task": "fednode.front.task", "simulate": "fednode.front.simulate"}
+_WHERE = {
+    "FednodeError": "fednode.errors",
+    "Run": "fednode.front.run",
+    "Task": "fednode.front.task",
+    "compare": "fednode.front.comparison",
+    "load": "fednode.front.run",
+    "simulate": "fednode.front.simulate",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -51,9 +51,12 @@ def report(folder: Path) -> tuple[str, ...]:
 
 def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     """For each text the most likely label of the model in `folder`, and its score, 0 to 1."""
-    from fednode.assemble.study import find_study
+    from fednode.assemble.study import PYTHON, find_study
 
-    return find_study(_study_of(folder)).predict(folder, texts)
+    study = _study_of(folder)
+    if study == PYTHON:
+        raise ConfigError(f"{folder} holds a model trained from Python: fednode.load(folder, task).predict(inputs)")
+    return find_study(study).predict(folder, texts)
 
 
 def prepare(settings: RunSettings, file: Path, columns: int, start: float, source: str | None) -> list[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fednode_clients.membership import NodeContext
 
 GROUP = "fednode.studies"
+PYTHON = "python"
+"""The name of a study that is no installed one, but a task and arrays in the memory of a Python program."""
 
 Arrays = Mapping[str, NDArray[np.generic]]
 

@@ -19,6 +19,7 @@ from fednode.cli.predict import predict_command
 from fednode.cli.prepare import prepare_command
 from fednode.cli.report import report_command
 from fednode.cli.run import run_command
+from fednode.cli.runs import compare_command, export_command, list_command, show_command
 from fednode.errors import ConfigError, Interrupted
 
 app = typer.Typer(
@@ -34,6 +35,10 @@ app.command("run", epilog=epilog())(run_command)
 app.command("predict")(predict_command)
 app.command("prepare")(prepare_command)
 app.command("report", epilog=epilog(REPORT_CAUSES))(report_command)
+app.command("list")(list_command)
+app.command("show")(show_command)
+app.command("compare")(compare_command)
+app.command("export")(export_command)
 app.command("audit", epilog=epilog())(audit_command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")

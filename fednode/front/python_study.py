@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from fednode.assemble.serve import ArraysOnly
 from fednode.assemble.study import Arrays, Workload
-from fednode.errors import ConfigError, DataError, PeerFault
+from fednode.errors import ConfigError
 from fednode.front.data import ClientData, client_data, digest
-from fednode.front.task import Task
-from fednode.protocol.model import Layout
+from fednode.front.task import Task, loaded
 from fednode.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -120,18 +119,6 @@ class _Shuffled:
         import torch
 
         return iter(torch.split(torch.randperm(self._count), self._size))
-
-
-def loaded(module: "torch.nn.Module", arrays: Arrays) -> "torch.nn.Module":
-    """The module with these parameters. Raises `DataError` for those of another."""
-    from fednode_clients.training.models import load_vector, travelling
-
-    wanted = Layout.of({name: parameter.detach().numpy() for name, parameter in travelling(module)})
-    try:
-        load_vector(module, wanted.flatten({name: arrays[name] for name in wanted.names}))
-    except (ValueError, KeyError, PeerFault) as error:
-        raise DataError(f"these parameters are not of this model: {error}") from error
-    return module
 
 
 def _units(data: ClientData) -> int:

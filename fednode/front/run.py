@@ -2,15 +2,19 @@
 
 import shutil
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.errors import ConfigError, DataError
+
 if TYPE_CHECKING:
     import torch
 
+    from fednode.front.task import Task
     from fednode.reports import RoundRecord, RunRecord
 
 
@@ -21,9 +25,18 @@ class Run:
     `folder` holds its files; `record` is the whole report as a value.
     """
 
-    model: "torch.nn.Module" = field(repr=False)
     folder: Path
     record: "RunRecord" = field(repr=False)
+    _model: "torch.nn.Module | None" = field(default=None, repr=False)
+
+    @property
+    def model(self) -> "torch.nn.Module":
+        """The trained module. Raises `ConfigError` for a run that was loaded without its task."""
+        if self._model is None:
+            raise ConfigError(
+                f"{self.folder} holds no module, only parameters: load it with its task, load(folder, task)"
+            )
+        return self._model
 
     @property
     def epsilon(self) -> float:
@@ -55,6 +68,12 @@ class Run:
         outputs = outputs_of(self.model, inputs)
         return outputs.argmax(axis=1) if outputs.ndim == 2 and outputs.shape[1] > 1 else outputs
 
+    def _repr_html_(self) -> str:
+        from fednode.front.comparison import html_table
+
+        cells = [["" if cell is None else f"{cell:.4g}" for cell in row.values()] for row in self.rounds.rows()]
+        return f"<p>{escape(repr(self))}</p>" + html_table(COLUMNS, cells)
+
     def __repr__(self) -> str:
         accuracy = "" if self.accuracy is None else f", accuracy {100 * self.accuracy:.1f} %"
         return f"Run({self.record.run_id}: epsilon {self.epsilon:.4f}{accuracy}, {len(self.record.rounds)} rounds)"
@@ -84,13 +103,35 @@ class Rounds(tuple["RoundRecord", ...]):
 
     def to_pandas(self) -> Any:
         """A pandas data frame, a row a round. Raises `ConfigError` if pandas is not installed."""
-        from fednode.errors import ConfigError
-
         try:
             import pandas as pd  # type: ignore[import-untyped]
         except ImportError as error:
             raise ConfigError("pandas is not installed: pip install pandas") from error
         return pd.DataFrame(self.rows())
+
+
+def load(folder: str | Path, task: "Task | None" = None) -> Run:
+    """The run in a folder, with its model if `task` says of which module it is.
+
+    Raises `DataError` for a folder that holds no run, or a model of another module; `StoreError` for a changed ledger.
+    """
+    from fednode.assemble.report_facts import record_left
+
+    place = Path(folder)
+    record, _ = record_left(place)
+    return Run(place, record, None if task is None else task.trained(parameters_in(place)))
+
+
+def parameters_in(folder: Path) -> "dict[str, NDArray[np.generic]]":
+    """The trained arrays of the run in `folder`, by name. Raises `DataError` if it released no model."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found: dict[str, NDArray[np.generic]] = load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"there is no model in {folder}: the run released none, or it is damaged") from error
+    return found
 
 
 def outputs_of(model: "torch.nn.Module", inputs: Any) -> NDArray[np.generic]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fednode.front.run import Run
+from fednode.front.run import Run, parameters_in
 from fednode.front.task import Task
 from fednode.observer import Observer, RoundProgress, StopFlag, Unfailing
 
@@ -39,7 +39,7 @@ def simulate(  # noqa: PLR0913 - all but the first two by name, each with a defa
     from fednode.assemble.inprocess_run import run_study
     from fednode.disk.no_dumps import keep_keys_in_memory
     from fednode.flower_env import quieten_flower
-    from fednode.front.python_study import PythonStudy, loaded
+    from fednode.front.python_study import PythonStudy
 
     study = PythonStudy(task, clients, test)
     settings = task.settings(len(clients))
@@ -50,10 +50,7 @@ def simulate(  # noqa: PLR0913 - all but the first two by name, each with a defa
     result = run_study(settings, study, _watcher(progress, on_round), StopFlag(), environment)
     if result.error is not None:
         raise result.error
-    from safetensors.numpy import load_file
-
-    arrays = load_file(result.folder / "model.safetensors")
-    return Run(loaded(task.module(), arrays), result.folder, result.record)
+    return Run(result.folder, result.record, task.trained(parameters_in(result.folder)))
 
 
 def _watcher(progress: bool, on_round: Callback | None) -> Observer:  # noqa: FBT001 - private

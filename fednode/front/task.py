@@ -5,16 +5,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fednode.assemble.study import Workload, rounded_up
-from fednode.errors import ConfigError
+from fednode.assemble.study import PYTHON, Workload, rounded_up
+from fednode.errors import ConfigError, DataError, PeerFault
 from fednode.front.losses import per_record
 from fednode.protocol.model import Layout
 from fednode.settings import RunSettings, resolve
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from fednode.assemble.planning import Plan
+
+_ASSUMED = 100
 
 Unit = Literal["record", "customer", "client"]
 
@@ -57,11 +61,16 @@ class Task:
     def plan(self, clients: int) -> "Plan":
         """What training by so many clients costs, before anything runs: print it, or read its fields.
 
-        Raises `ConfigError` for what would fail, and where `records` and `max_records` are needed and not given.
+        Where the task names no `records`, 100 at each client are assumed, and the plan says so. Raises `ConfigError`
+        for what would fail.
         """
         from fednode.assemble.planning import plan_task
 
-        return plan_task(self.settings(clients), self.workload())
+        assumed = self.with_counts([_ASSUMED] * clients)
+        workload = assumed.workload()
+        if self.unit != "client" and None in (self.records, self.max_records):
+            workload = replace(workload, summary=f"{_ASSUMED} {self.unit}s at each client, as nothing else was named")
+        return plan_task(self.settings(clients), workload)
 
     def settings(self, clients: int) -> RunSettings:
         """All settings of a run with so many clients. Raises `ConfigError`."""
@@ -69,7 +78,7 @@ class Task:
         twice = sorted(named.keys() & self.options.keys())
         if twice:
             raise ConfigError(f"options hold {', '.join(twice)}: give it to Task by its own name")
-        return resolve(None, {}, {"study": "python", "clients": clients, **named, **self.options})
+        return resolve(None, {}, {"study": PYTHON, "clients": clients, **named, **self.options})
 
     def workload(self) -> Workload:
         """The arrays that are trained, and the public numbers."""
@@ -103,3 +112,19 @@ class Task:
     def module(self) -> "torch.nn.Module":
         """A copy of the model."""
         return copy.deepcopy(self.model)
+
+    def trained(self, arrays: "Mapping[str, NDArray[np.generic]]") -> "torch.nn.Module":
+        """A copy of the model with these parameters. Raises `DataError` for those of another."""
+        return loaded(self.module(), arrays)
+
+
+def loaded(module: "torch.nn.Module", arrays: "Mapping[str, NDArray[np.generic]]") -> "torch.nn.Module":
+    """The module, with these parameters written into it. Raises `DataError` for those of another."""
+    from fednode_clients.training.models import load_vector, travelling
+
+    wanted = Layout.of({name: parameter.detach().cpu().float().numpy() for name, parameter in travelling(module)})
+    try:
+        load_vector(module, wanted.flatten({name: arrays[name] for name in wanted.names}))
+    except (ValueError, KeyError, PeerFault) as error:
+        raise DataError(f"these parameters are not of this model: {error}") from error
+    return module
