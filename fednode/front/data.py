@@ -25,6 +25,13 @@ class ClientData:
 
         return rows_of((self.inputs, self.targets))
 
+    def part(self, rows: slice) -> "ClientData":
+        """Some of the records."""
+        from fednode_clients.training.records import taken
+
+        inputs, targets = taken((self.inputs, self.targets), rows)
+        return ClientData(inputs, targets, None if self.groups is None else self.groups[rows])
+
 
 def client_data(data: Any, unit: str, whose: str) -> ClientData:
     """The records of one client. `whose` names it in errors.
@@ -36,13 +43,15 @@ def client_data(data: Any, unit: str, whose: str) -> ClientData:
 
     if isinstance(data, DataLoader):
         data = _joined(list(data), whose)
+    elif isinstance(data, Dataset) and not hasattr(data, "__len__"):
+        raise DataError(f"{whose}: a {type(data).__name__} has no length; give a DataLoader over it, or arrays")
     elif isinstance(data, Dataset):
         data = default_collate([data[at] for at in range(len(data))])  # type: ignore[arg-type]  # map-style
     parts = 3 if unit == "customer" else 2
     if not isinstance(data, tuple | list) or len(data) != parts:
         wanted = "(inputs, targets, customers)" if parts == 3 else "(inputs, targets)"
         raise DataError(f"{whose}: give {wanted}, a Dataset or a DataLoader of such items, not {_kind(data)}")
-    arrays = [_arrays(part) for part in data]
+    arrays = [as_arrays(part) for part in data]
     try:
         found = ClientData(arrays[0], arrays[1], _groups(arrays[2]) if parts == 3 else None)
         _ = len(found)
@@ -63,7 +72,8 @@ def digest(clients: Sequence[ClientData]) -> str:
     return found.hexdigest()
 
 
-def _arrays(part: Any) -> Any:
+def as_arrays(part: Any) -> Any:
+    """Tensors as arrays, bfloat16 as float32; a list of numbers as one array."""
     import torch
     from torch.utils._pytree import tree_map
 

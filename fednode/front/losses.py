@@ -27,6 +27,16 @@ def per_record(loss: Callable[..., Any] | None) -> RecordLoss | None:
     return _PerRecord(loss)
 
 
+def classifies(loss: RecordLoss) -> bool:
+    """Whether the loss is torch's cross-entropy or its negative log-likelihood."""
+    import torch
+
+    inner = loss._loss if isinstance(loss, _PerRecord) else loss
+    inner = inner.func if isinstance(inner, functools.partial) else inner
+    kinds = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss)
+    return isinstance(inner, kinds) or inner in (torch.nn.functional.cross_entropy, torch.nn.functional.nll_loss)
+
+
 def _parameters(loss: Callable[..., Any]) -> "tuple[str, ...]":
     try:
         return tuple(inspect.signature(loss).parameters)

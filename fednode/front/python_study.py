@@ -1,8 +1,7 @@
 """A task and its clients' data as a study: what `fednode.assemble` runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,31 +10,33 @@ from numpy.typing import NDArray
 
 from fednode.assemble.serve import ArraysOnly
 from fednode.assemble.study import Arrays, Workload
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, DataError
+from fednode.front.checks import check_clients, check_training
 from fednode.front.data import ClientData, client_data, digest
 from fednode.front.task import Task, loaded
-from fednode.settings import RunSettings
+from fednode.front.training import clipped_sum, outputs_of
+from fednode.settings import RunSettings, from_run_config
 
 if TYPE_CHECKING:
-    import torch
-
     from fednode_clients.client.privatise import ClippedSum
     from fednode_clients.membership import NodeContext
-    from fednode_clients.training.local import LocalUpdate
 
 
 class PythonStudy:
     """A simulation's study: each client's records in memory; `fednode.assemble.study.Study`."""
 
     def __init__(self, task: Task, clients: Sequence[Any], test: Any = None) -> None:
+        if not isinstance(clients, list | tuple) or not clients:
+            raise DataError("clients is a list with the records of each client, such as [(x1, y1), (x2, y2)]")
         self._clients = [client_data(data, task.unit, f"client {at}") for at, data in enumerate(clients)]
-        self._test = None if test is None else client_data(test, "record", "test")
+        self._test = None if test is None else client_data(test, "record", "the test set")
+        check_clients(self._clients if self._test is None else [*self._clients, self._test])
         self.task = task.with_counts([_units(data) for data in self._clients])
         self._module = task.module()
 
     def workload(self, settings: RunSettings) -> Workload:
-        """The task's, with the name of these records."""
-        del settings
+        """The task's, with the name of these records, once a few of them have been trained on."""
+        check_training(self.task, self._clients, settings)
         return replace(
             self.task.workload(),
             dataset=f"arrays-{digest(self._clients)[:12]}",
@@ -49,8 +50,6 @@ class PythonStudy:
 
     def hits(self, arrays: Arrays) -> Mapping[str, tuple[int, int]]:
         """For each class of the test records: how many the model gets right, of how many; none unless it classifies."""
-        from fednode.front.run import outputs_of
-
         test = self._test
         if test is None or test.targets.ndim != 1 or test.targets.dtype.kind not in "iu":
             return {}
@@ -69,56 +68,13 @@ class PythonStudy:
 
     def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
         """What this client's records give at these parameters, clipped as the task's unit says."""
-        return trained(self.task, loaded(self._module, arrays), self._clients[place.partition()], clip, place)
+        data, settings = self._clients[place.partition()], from_run_config(place.run)
+        return clipped_sum(self.task, loaded(self._module, arrays), data, clip, settings)
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
         """Not for a module of one's own, which the folder does not hold."""
         del texts
         raise ConfigError(f"{folder} holds the model of a Python task: use it with fednode.load(folder, task).predict")
-
-
-def trained(task: Task, module: "torch.nn.Module", data: ClientData, clip: float, place: "NodeContext") -> "ClippedSum":
-    """The clipped sum of a member's records: of gradients, or with unit client of how far training moves the model."""
-    from fednode.settings import from_run_config
-    from fednode_clients.training.gradients import clipped_gradient_sum
-
-    if task.unit == "client":
-        return _moved(task, module, data, clip, from_run_config(place.run))
-    return clipped_gradient_sum(module, data.inputs, data.targets, clip, groups=data.groups, loss=task.loss)
-
-
-def _moved(
-    task: Task, module: "torch.nn.Module", data: ClientData, clip: float, settings: RunSettings
-) -> "LocalUpdate":
-    import torch
-
-    from fednode_clients.training.local import LocalTraining, local_update
-    from fednode_clients.training.records import arguments, as_tensors, taken
-
-    dtype = next(parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
-    tensors = as_tensors((data.inputs, data.targets), dtype)
-    loss = task.loss or partial(torch.nn.functional.cross_entropy, reduction="none")
-
-    def mean_loss(model: "torch.nn.Module", part: "torch.Tensor") -> "torch.Tensor":
-        inputs, targets = taken(tensors, part.numpy())
-        positional, named = arguments(inputs)
-        return loss(model(*positional, **named), targets).mean()
-
-    make = task.optimiser or partial(torch.optim.SGD, lr=settings.local_rate)
-    training = LocalTraining(make, settings.local_epochs, proximal=settings.proximal, loss=mean_loss)
-    return local_update(module, _Shuffled(len(data), settings.local_batch), clip, training)
-
-
-class _Shuffled:
-    """Batches of row numbers, shuffled anew each time they are gone through."""
-
-    def __init__(self, count: int, size: int) -> None:
-        self._count, self._size = count, size
-
-    def __iter__(self) -> "Iterator[torch.Tensor]":
-        import torch
-
-        return iter(torch.split(torch.randperm(self._count), self._size))
 
 
 def _units(data: ClientData) -> int:

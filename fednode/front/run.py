@@ -65,6 +65,8 @@ class Run:
 
     def predict(self, inputs: Any) -> NDArray[np.generic]:
         """The most likely class of each record, int64 [n]; what the model gives where it does not classify."""
+        from fednode.front.training import outputs_of
+
         outputs = outputs_of(self.model, inputs)
         return outputs.argmax(axis=1) if outputs.ndim == 2 and outputs.shape[1] > 1 else outputs
 
@@ -131,22 +133,4 @@ def parameters_in(folder: Path) -> "dict[str, NDArray[np.generic]]":
         found: dict[str, NDArray[np.generic]] = load_file(folder / "model.safetensors")
     except (OSError, SafetensorError) as error:
         raise DataError(f"there is no model in {folder}: the run released none, or it is damaged") from error
-    return found
-
-
-def outputs_of(model: "torch.nn.Module", inputs: Any) -> NDArray[np.generic]:
-    """What the model gives for these records, in evaluation mode, as an array."""
-    import torch
-
-    from fednode.front.data import _arrays
-    from fednode_clients.training.records import arguments, as_tensors
-
-    dtype = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
-    positional, named = arguments(as_tensors(_arrays(inputs), dtype))
-    mode = model.training
-    model.eval()
-    with torch.inference_mode():
-        given = model(*positional, **named)
-    model.train(mode)
-    found: NDArray[np.generic] = given.float().cpu().numpy()
     return found

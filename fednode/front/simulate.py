@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fednode.errors import ConfigError
 from fednode.front.run import Run, parameters_in
 from fednode.front.task import Task
 from fednode.observer import Observer, RoundProgress, StopFlag, Unfailing
@@ -41,6 +42,8 @@ def simulate(  # noqa: PLR0913 - all but the first two by name, each with a defa
     from fednode.flower_env import quieten_flower
     from fednode.front.python_study import PythonStudy
 
+    if not isinstance(task, Task) or not (on_round is None or callable(on_round)):
+        raise ConfigError("simulate takes a fednode.Task, then the clients' records; on_round is a function")
     study = PythonStudy(task, clients, test)
     settings = task.settings(len(clients))
     if out is not None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fednode.assemble.study import PYTHON, Workload, rounded_up
 from fednode.errors import ConfigError, DataError, PeerFault
-from fednode.front.losses import per_record
+from fednode.front.checks import check_task
+from fednode.front.losses import classifies, per_record
 from fednode.protocol.model import Layout
 from fednode.settings import RunSettings, resolve
 
@@ -54,9 +55,15 @@ class Task:
     def __post_init__(self) -> None:
         from fednode_clients.training.models import travelling
 
+        check_task(self)
         object.__setattr__(self, "loss", per_record(self.loss))
         if not travelling(self.model):
             raise ConfigError("the model has no trainable floating-point parameter; set requires_grad on what to train")
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the loss is cross-entropy, over one whole number a record."""
+        return self.loss is None or classifies(self.loss)
 
     def plan(self, clients: int) -> "Plan":
         """What training by so many clients costs, before anything runs: print it, or read its fields.
@@ -66,11 +73,11 @@ class Task:
         """
         from fednode.assemble.planning import plan_task
 
-        assumed = self.with_counts([_ASSUMED] * clients)
-        workload = assumed.workload()
+        settings = self.settings(clients)
+        workload = self.with_counts([_ASSUMED] * settings.clients).workload()
         if self.unit != "client" and None in (self.records, self.max_records):
             workload = replace(workload, summary=f"{_ASSUMED} {self.unit}s at each client, as nothing else was named")
-        return plan_task(self.settings(clients), workload)
+        return plan_task(settings, workload)
 
     def settings(self, clients: int) -> RunSettings:
         """All settings of a run with so many clients. Raises `ConfigError`."""

@@ -1,0 +1,81 @@
+"""What a member computes with a task's module: its clipped sum, and what the module gives."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednode.front.data import ClientData, as_arrays
+from fednode.front.task import Task
+from fednode.settings import RunSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from fednode_clients.client.privatise import ClippedSum
+    from fednode_clients.training.local import LocalUpdate
+
+
+def clipped_sum(
+    task: Task, module: "torch.nn.Module", data: ClientData, clip: float, settings: RunSettings
+) -> "ClippedSum":
+    """What a member's records give at the parameters of `module`: the sum of clipped gradients, or with unit client how
+    far local training moves the module, clipped."""
+    from fednode_clients.training.gradients import clipped_gradient_sum
+
+    if task.unit == "client":
+        return _moved(task, module, data, clip, settings)
+    return clipped_gradient_sum(module, data.inputs, data.targets, clip, groups=data.groups, loss=task.loss)
+
+
+def _moved(
+    task: Task, module: "torch.nn.Module", data: ClientData, clip: float, settings: RunSettings
+) -> "LocalUpdate":
+    import torch
+
+    from fednode_clients.training.local import LocalTraining, local_update
+    from fednode_clients.training.records import arguments, as_tensors, taken
+
+    dtype = next(parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
+    tensors = as_tensors((data.inputs, data.targets), dtype)
+    loss = task.loss or partial(torch.nn.functional.cross_entropy, reduction="none")
+
+    def mean_loss(model: "torch.nn.Module", part: "torch.Tensor") -> "torch.Tensor":
+        inputs, targets = taken(tensors, part.numpy())
+        positional, named = arguments(inputs)
+        return loss(model(*positional, **named), targets).mean()
+
+    make = task.optimiser or partial(torch.optim.SGD, lr=settings.local_rate)
+    training = LocalTraining(make, settings.local_epochs, proximal=settings.proximal, loss=mean_loss)
+    return local_update(module, _Shuffled(len(data), settings.local_batch), clip, training)
+
+
+class _Shuffled:
+    """Batches of row numbers, shuffled anew each time they are gone through."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self._count, self._size = count, size
+
+    def __iter__(self) -> "Iterator[torch.Tensor]":
+        import torch
+
+        return iter(torch.split(torch.randperm(self._count), self._size))
+
+
+def outputs_of(model: "torch.nn.Module", inputs: Any) -> NDArray[np.generic]:
+    """What the model gives for these records, in evaluation mode, as an array."""
+    import torch
+
+    from fednode_clients.training.records import arguments, as_tensors
+
+    dtype = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    positional, named = arguments(as_tensors(as_arrays(inputs), dtype))
+    mode = model.training
+    model.eval()
+    with torch.inference_mode():
+        given = model(*positional, **named)
+    model.train(mode)
+    found: NDArray[np.generic] = given.float().cpu().numpy()
+    return found
