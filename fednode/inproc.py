@@ -41,11 +41,11 @@ Config = Mapping[str, int | float | str | bool]
 
 @dataclass(slots=True)
 class _Delivery:
-    """A queued message: its bytes, the number of its push, and the faults to inject."""
+    """A queued message, the number of its push, and the faults to inject."""
 
     message_id: str
     node: int
-    wire: bytes = field(repr=False)
+    message: Message = field(repr=False)
     push: int
     faults: frozenset[str] = frozenset()
 
@@ -100,10 +100,9 @@ class InProcGrid(Grid):
         for message in messages:
             message_id = str(uuid4())
             message.metadata.__dict__["_message_id"] = message_id
-            wire = message_to_proto(message).SerializeToString()
             node = message.metadata.dst_node_id
             faults = self._faults_of(node, message.content)
-            self._queue.append(_Delivery(message_id, node, wire, self._pushes, faults))
+            self._queue.append(_Delivery(message_id, node, message, self._pushes, faults))
             ids.append(message_id)
         return ids
 
@@ -143,7 +142,9 @@ class InProcGrid(Grid):
     def _deliver(self, delivery: _Delivery) -> Message | None:
         if delivery.faults & _SILENT:
             return None
-        message = message_from_proto(ProtoMessage.FromString(delivery.wire))
+        # not when it is queued: many messages share one frame, and as bytes each would hold a copy of it
+        wire = message_to_proto(delivery.message).SerializeToString()
+        message = message_from_proto(ProtoMessage.FromString(wire))
         reply = self._spoil(delivery, self._answer(delivery, message))
         carried = message_from_proto(ProtoMessage.FromString(message_to_proto(reply).SerializeToString()))
         if "slow" in delivery.faults:

@@ -187,15 +187,19 @@ def read_rows(path: Path, layout: CsvLayout) -> list[Row]:
         raise DataError(f"{path} is empty; it needs a header, {names}, and a record a line")
     places = _places(path, [name.strip() for name in header], layout)
     rows: list[Row] = []
+    lacking: list[str] = []
     for line, record in records:
         if len(record) > len(header):
             raise DataError(f"{path}, line {line}: more fields than columns; put texts with commas in quotes")
         row = Row(*("".join(record[at : at + 1]).strip() for at in places))
         if not row.text or not row.label:
-            raise DataError(f"{path}, line {line}: the text or the label is empty; fill it in or remove the line")
-        if layout.customer is not None and not row.customer:
-            raise DataError(f"{path}, line {line}: the customer is empty; fill it in or remove the line")
+            lacking.append(f"line {line}: the text or the label is empty; fill it in or remove the line")
+        elif layout.customer is not None and not row.customer:
+            lacking.append(f"line {line}: the customer is empty; fill it in or remove the line")
         rows.append(row)
+    if lacking:
+        more = f" ({len(lacking) - 1} later lines lack something too)" if len(lacking) > 1 else ""
+        raise DataError(f"{path}, {lacking[0]}{more}")
     if not rows:
         raise DataError(f"{path} has no records below its header")
     return rows

@@ -25,7 +25,7 @@ def _repeated(dataset: Dataset) -> Iterator[str]:
         # rounded as all counts of records are that a report holds
         yield (
             f"up to {rounded_up(count):,} of about {rounded_up(len(dataset.test)):,} test rows are training rows too: "
-            "the accuracy is partly that of remembering them; keep each row in one part"
+            "the accuracy is partly that of remembering them; remove repeated rows"
         )
 
 

@@ -86,8 +86,9 @@ class Plan:
         settings = self.settings
         if settings.rounds_per_client is None:
             return None
-        mu = max(event.mu for event in self.events(settings.min_survivors))
-        return outsiders_epsilon(mu, settings.rounds, settings.rounds_per_client, settings.delta)
+        events, delta = self.events(settings.min_survivors), settings.delta
+        outside = outsiders_epsilon(max(one.mu for one in events), settings.rounds, settings.rounds_per_client, delta)
+        return min(outside, epsilon(events, delta))
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -238,12 +239,9 @@ def _sized(settings: RunSettings, workload: Workload, noise: NoiseRequest, divis
         staleness=settings.staleness,
     )
     largest = max(event.local_variance for event in _events(noise, noise.contributors))
-    params = _sum_params(settings, workload.layout, replace(terms, local_variance=largest))
-    if workload.max_records <= MOST_ROTATED:
-        turned = _sum_params(settings, workload.layout, replace(terms, local_variance=largest, rotated=True))
-        if turned.upload_bytes < params.upload_bytes:
-            return replace(terms, rotated=True), turned
-    return terms, params
+    ways = (terms, replace(terms, rotated=True)) if workload.max_records <= MOST_ROTATED else (terms,)
+    sized = [(way, _sum_params(settings, workload.layout, replace(way, local_variance=largest))) for way in ways]
+    return min(sized, key=lambda each: each[1].upload_bytes)
 
 
 def _events(noise: NoiseRequest, honest: int) -> list[DiscreteGaussianSum]:

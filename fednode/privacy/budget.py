@@ -8,8 +8,7 @@ from fednode.privacy.checks import exact_keys, positive, probability
 from fednode.units import require_unit
 
 LARGEST_EPSILON = 50.0
-"""The most that one run may ask for and a limit may be, and the limit of a population until somebody sets one. Above,
-the chance of an error outside the noise is no longer small beside delta, so the number would mean nothing."""
+"""Of a run and of a limit: above, the chance of an error outside the noise is no longer small beside delta."""
 
 
 @dataclass(frozen=True, slots=True)

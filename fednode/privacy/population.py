@@ -1,5 +1,6 @@
 """The ledger of a population: one file that all runs over the same records charge, and what stands in it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from fednode.clock import Clock
 from fednode.disk.atomic import write_whole
 from fednode.errors import BudgetExhausted, ConfigError, DataError, StoreError
-from fednode.privacy.accountant import epsilon
+from fednode.privacy.accountant import epsilon, gaussian_epsilon_of_mu, gaussian_mu_of_epsilon
 from fednode.privacy.budget import LARGEST_EPSILON, Budget
 from fednode.privacy.chain import (
     ChargeRecord,
@@ -45,12 +46,14 @@ class PopulationStanding:
         """Raise `BudgetExhausted` unless the whole run fits, priced with the fewest survivors."""
         after = epsilon((*self.events, *planned), self.budget.delta)
         if not after <= self.budget.epsilon:
+            limit, delta = self.budget.epsilon, self.budget.delta
+            left = gaussian_mu_of_epsilon(limit, delta) ** 2 - math.fsum(event.mu**2 for event in self.events)
+            fits = math.floor(100.0 * gaussian_epsilon_of_mu(max(left, 0.0) ** 0.5, delta)) / 100.0
             raise BudgetExhausted(
                 f"this run would bring population {population_name(self.path)} from epsilon {self.spent:.4f} to "
-                f"{after:.4f}, and {self.budget.epsilon:g} is its limit at delta {self.budget.delta:g}: lower epsilon, "
-                "name another population if these are other records (--population), or raise the limit, which the "
-                f"ledger keeps with your name and reason: fednode ledger limit {self.path} --epsilon X --by NAME "
-                "--reason TEXT"
+                f"{after:.4f}, and {limit:g} is its limit at delta {delta:g}: lower epsilon to {fits:g}, name another "
+                "population if these are other records (--population), or raise the limit, which the ledger keeps "
+                f"with your name and reason: fednode ledger limit {self.path} --epsilon X --by NAME --reason TEXT"
             )
 
     def line(self) -> str:
@@ -73,7 +76,7 @@ class PopulationStanding:
 def standing(path: Path, budget: Budget) -> PopulationStanding:
     """What stands in the ledger at `path`; nothing if there is none. Writes nothing. Raises `StoreError`."""
     history = read_history(path, absent=True)
-    own = _until_set(budget) if history.header is None else history.budget
+    own = replace(budget, epsilon=LARGEST_EPSILON) if history.header is None else history.budget
     charges = [entry.charge for entry in history.entries]
     runs = len({charge.task for charge in charges})
     return PopulationStanding(path, own, dearest(charges), runs, bool(history.limits))
@@ -85,7 +88,7 @@ def open_population(path: Path, budget: Budget, clock: Clock, task: str) -> Ledg
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"could not make {path.parent}: {error.strerror}; choose another --population") from error
-    return Ledger.of_population(path, _until_set(budget), clock, task)
+    return Ledger.of_population(path, replace(budget, epsilon=LARGEST_EPSILON), clock, task)
 
 
 def merge(paths: Sequence[Path], into: Path, clock: Clock) -> Ledger:
@@ -136,7 +139,3 @@ def _left_of(path: Path) -> History:
     if history.header is None:
         raise DataError(f"{path} holds no line of a ledger; leave it out")
     return history
-
-
-def _until_set(budget: Budget) -> Budget:
-    return Budget(LARGEST_EPSILON, budget.delta, budget.unit)

@@ -68,9 +68,9 @@ def _attack(record: RunRecord) -> str:
 def _survivors(record: RunRecord) -> str:
     if not record.rounds:
         return "no round ended"
-    counts = [len(entry.survivors) for entry in record.rounds]
-    span = str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f"{span} of {record.rounds[0].invited} a round, {record.mechanism.min_survivors} needed"
+    counts = zip(*((len(entry.survivors), entry.invited) for entry in record.rounds), strict=True)
+    came, asked = (f"{min(each)} to {max(each)}" if len(set(each)) > 1 else str(each[0]) for each in counts)
+    return f"{came} of {asked} a round, {record.mechanism.min_survivors} needed"
 
 
 def _troubles(record: RunRecord) -> tuple[tuple[str, str], ...]:

@@ -154,7 +154,7 @@ class SettingFields(BaseModel):
     )
     clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on what one unit adds, as on a record's gradient.", gt=0, le=1e6)
     grid_bits: Whole | None = _setting(
-        _PRIVACY, None, "Rounding to multiples of 2^-BITS [default: the coarsest that costs no noise].", ge=0, le=40
+        _PRIVACY, None, "Rounding to multiples of 2^-BITS [default: what costs neither noise nor bytes].", ge=0, le=40
     )
     population: Name | None = _setting(
         _PRIVACY, None, "Name or file of the ledger that all runs over these records charge [default: the data set]."
@@ -198,7 +198,7 @@ class SettingFields(BaseModel):
     contact: Name | None = _setting(_REPORT, None, "Whom a reader of the report can ask.")
 
     engine: Literal["inproc", "flower"] = _setting(_RUNNING, "inproc", "One process, or Flower's simulation.")
-    out: Location = _setting(_RUNNING, Path("runs"), "Where the run's folder is made.")
+    out: Location = _setting(_RUNNING, Path("runs"), "Folder of runs and of their populations' ledgers.")
     faults: Faults = _setting(
         _RUNNING, (), "Faults to inject: KIND@ROUND:MEMBER, as garbage@3:client-04; repeat the flag or use commas."
     )

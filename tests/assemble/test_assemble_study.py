@@ -4,6 +4,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
+from kit.clocks import FakeClock
 from kit.crypto.plainsum import InsecurePlainSum
 from kit.smallrun import small_run, small_settings
 
@@ -11,9 +12,10 @@ from fednode.assemble import predict, study
 from fednode.assemble.planning import plan_run, plan_task
 from fednode.assemble.session import Environment
 from fednode.assemble.study import Workload, find_study
-from fednode.errors import ConfigError
+from fednode.errors import BudgetExhausted, ConfigError
 from fednode.optimiser import DEFAULT_PATH
 from fednode.privacy import epsilon, gaussian_mu_of_epsilon
+from fednode.privacy.population import open_population
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import RoundSpec
 from fednode.settings import RunSettings, to_run_config
@@ -170,6 +172,23 @@ def test_a_finer_grid_is_taken_while_it_costs_no_bytes(tmp_path):
     coarser, finer = (planned(grid_bits=each) for each in (bits - 1, bits + 1))
     assert coarser.sum_params.upload_bytes == size and planned(grid_bits=bits).terms == plan.terms
     assert bits == 16 or finer.sum_params.upload_bytes > size
+
+
+def test_a_run_that_the_population_cannot_hold_is_told_what_fits(tmp_path):
+    def planned(limit):
+        return plan_task(RunSettings(out=tmp_path, population="people", epsilon=limit, rounds=4), COUNTS)
+
+    plan = planned(4.0)
+    with open_population(plan.population.path, plan.budget, FakeClock(), "a-task") as ledger:
+        for number, event in enumerate(plan.events(15)):
+            ledger.charge(event, number, tuple(f"client-{n}" for n in range(15)))
+        ledger.limit(5.0, "Ada", "the board")
+    with pytest.raises(BudgetExhausted, match="lower epsilon to") as refused:
+        planned(4.0)
+    fits = float(str(refused.value).split("lower epsilon to ")[1].split(",")[0])
+    assert planned(fits).budget.epsilon == fits
+    with pytest.raises(BudgetExhausted):
+        planned(fits + 0.02)
 
 
 def test_loud_noise_is_answered_by_a_larger_clip_only_where_the_grid_is_coarse_against_it(tmp_path):

@@ -6,7 +6,11 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDp
 from dp_accounting.pld import PLDAccountant
 
 from fednode.allocation import allocate, block_of, block_weights, outsiders_epsilon
-from fednode.privacy.accountant import gaussian_epsilon_of_mu
+from fednode.assemble.planning import plan_task
+from fednode.assemble.study import Workload
+from fednode.privacy.accountant import epsilon, gaussian_epsilon_of_mu
+from fednode.protocol.model import Layout
+from fednode.settings import RunSettings
 from fednode_crypto import SystemRng
 
 NAMES = tuple(f"client-{n:04d}" for n in range(2000))
@@ -69,6 +73,14 @@ def test_outsiders_learn_less_than_those_who_know_the_draws_and_no_less_than_the
     assert outside < 0.7 * knowing
     # who takes part in every round hides nothing: the bound is the Gaussian's, up to its tenth
     assert knowing <= outsiders_epsilon(mu, 5, 5, 1e-5) <= 1.1 * knowing
+
+
+def test_a_plan_never_says_that_outsiders_learn_more_than_those_who_know_the_draws():
+    workload = Workload(layout=Layout(("w",), ((50,),)), records=200, max_records=20)
+    for each in (3, 6):
+        plan = plan_task(RunSettings(clients=12, rounds=6, rounds_per_client=each), workload)
+        knowing = epsilon(plan.events(plan.settings.min_survivors), 1e-5)
+        assert plan.outsiders() <= knowing and (each < 6 or plan.outsiders() == knowing)
 
 
 def test_one_of_two_rounds_is_bounded_as_the_exact_mixture():

@@ -16,6 +16,10 @@ def test_it_says_what_a_person_asks_first() -> None:
     assert rows["Cross-check"] == f"epsilon 8.471 by Renyi divergence: {LOOSER}"
     assert rows["Accuracy"] == "85.6 % (first round 43.2 %, best 85.6 %)"
     assert rows["Survivors"] == "13 to 20 of 20 a round, 15 needed"
+    record = sample_record()
+    fewer = (replace(record.rounds[0], invited=18), *record.rounds[1:])
+    shown = dict(summary_rows(replace(record, rounds=fewer)))["Survivors"]
+    assert shown == "13 to 20 of 18 to 20 a round, 15 needed"
     assert rows["Rejected"] == "round 5: client-18 (damaged), client-19 (other-round)"
     assert rows["Holders silent"] == "round 13: holder-5; round 16: holder-4, holder-5"
     assert rows["Secure sum"] == f"bfv: withstands {sample_record().trust.adversary}"

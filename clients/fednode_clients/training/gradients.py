@@ -2,11 +2,10 @@
 
 Guarantee: replacing one record's contribution by zero moves the vector by at most `clip` in L2 norm, floating-point
 error included, for a model that computes from its input, parameters and buffers. So does leaving the record out where
-there are no more than 2^20; of more, the next one takes its place. A record's
-gradient is what autograd gives for the record alone, whoever else is there (`record_gradients`), or, for a plain linear
-layer, the closed form in float64. Each is clipped to clip * (1 - 2^-20); the rest covers rounding: of the norm, below
-2^-21 relative, and of two float64 sums over up to 2^20 records, in blocks of up to 1,024 added by Kahan's method, below
-2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`.
+there are no more than 2^20; of more, the next one takes its place. A record's gradient is what autograd gives for it
+alone (`record_gradients`), or, for a plain linear layer, the closed form in float64. Each is clipped to clip * (1 -
+2^-20); the rest covers rounding: of the norm, below 2^-21 relative, and of two float64 sums over up to 2^20 records, in
+blocks of up to 1,024 added by Kahan's method, below 2 * 2^20 * (2^10 + 3) * 2^-53 < 2^-21 of `clip`.
 
     gradient not finite (NaN or infinity in features, or overflow)   contributes zero, counted in `dropped`
     label outside the model's classes                                contributes zero, counted in `dropped`
