@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fednode.errors import FednodeError
     from fednode.front.comparison import compare
+    from fednode.front.models import prepare_model
     from fednode.front.run import Run, load
     from fednode.front.simulate import simulate
     from fednode.front.task import Task
 
 __version__ = "0.1.0"
-__all__ = ["FednodeError", "Run", "Task", "compare", "load", "simulate"]
+__all__ = ["FednodeError", "Run", "Task", "compare", "load", "prepare_model", "simulate"]
 
 _WHERE = {
     "FednodeError": "fednode.errors",
@@ -23,6 +24,7 @@ _WHERE = {
     "Task": "fednode.front.task",
     "compare": "fednode.front.comparison",
     "load": "fednode.front.run",
+    "prepare_model": "fednode.front.models",
     "simulate": "fednode.front.simulate",
 }
 

@@ -1,6 +1,6 @@
 """What is wrong with a task or its data, said where it can be mended: before a run, on the machine of its author."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +49,14 @@ def check_clients(clients: Sequence["ClientData"]) -> None:
             raise DataError(f"records of client {at} are {shape}, those of client 0 {shapes[0]}: make them alike")
     if not any(_usable(client).any() for client in clients):
         raise DataError("no client has a record with finite numbers alone: look how the features were made")
+
+
+def unusable(clients: Sequence["ClientData"]) -> Iterator[str]:
+    """A sentence for each client with records that would add nothing."""
+    for at, client in enumerate(clients):
+        lost = len(client) - int(_usable(client).sum())
+        if lost:
+            yield f"client {at}: {lost} of {len(client)} records hold NaN or infinity and add nothing"
 
 
 def check_training(task: "Task", clients: Sequence["ClientData"], settings: "RunSettings") -> None:

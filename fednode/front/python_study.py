@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fednode.assemble.serve import ArraysOnly
 from fednode.assemble.study import Arrays, Workload
 from fednode.errors import ConfigError, DataError
-from fednode.front.checks import check_clients, check_training
+from fednode.front.checks import check_clients, check_training, unusable
 from fednode.front.data import ClientData, client_data, digest
 from fednode.front.task import Task, loaded
 from fednode.front.training import clipped_sum, outputs_of
@@ -41,6 +41,7 @@ class PythonStudy:
             self.task.workload(),
             dataset=f"arrays-{digest(self._clients)[:12]}",
             source="arrays given to a simulation",
+            warnings=tuple(unusable(self._clients)),
         )
 
     def evaluator(self, settings: RunSettings) -> "PythonStudy":
@@ -69,7 +70,9 @@ class PythonStudy:
     def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
         """What this client's records give at these parameters, clipped as the task's unit says."""
         data, settings = self._clients[place.partition()], from_run_config(place.run)
-        return clipped_sum(self.task, loaded(self._module, arrays), data, clip, settings)
+        # the client unit trains in place, buffers included: each client has its own
+        module = self.task.module() if self.task.unit == "client" else self._module
+        return clipped_sum(self.task, loaded(module, arrays), data, clip, settings)
 
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
         """Not for a module of one's own, which the folder does not hold."""

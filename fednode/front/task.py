@@ -9,7 +9,9 @@ from fednode.assemble.study import PYTHON, Workload, rounded_up
 from fednode.errors import ConfigError, DataError, PeerFault
 from fednode.front.checks import check_task
 from fednode.front.losses import classifies, per_record
+from fednode.front.models import require_unmixed
 from fednode.protocol.model import Layout
+from fednode.reports.figures import plural
 from fednode.settings import RunSettings, resolve
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Task:
         object.__setattr__(self, "loss", per_record(self.loss))
         if not travelling(self.model):
             raise ConfigError("the model has no trainable floating-point parameter; set requires_grad on what to train")
+        require_unmixed(self.model)
 
     @property
     def classifies(self) -> bool:
@@ -89,21 +92,25 @@ class Task:
 
     def workload(self) -> Workload:
         """The arrays that are trained, and the public numbers."""
-        from fednode_clients.training.models import to_vector, travelling
+        from fednode_clients.training.models import frozen_parts, to_vector
 
         records, most = self.records, 1 if self.unit == "client" else self.max_records
         if records is None or most is None:
             missing = "the public number of clients" if self.unit == "client" else "records and max_records"
             raise ConfigError(f"give Task {missing}: rounded figures that may be published, never exact counts")
-        shapes = {name: tuple(parameter.shape) for name, parameter in travelling(self.model)}
+        count, digest = frozen_parts(self.model)
+        frozen = f"{plural(count, 'frozen array')} and buffers that every member has to have: SHA-256 {digest}"
         return Workload(
-            layout=Layout(tuple(shapes), tuple(shapes.values())),
+            layout=layout_of(self.model),
             records=records,
             max_records=most,
             unit=self.unit,
             model=type(self.model).__name__,
             initial=to_vector(self.model),
-            public_inputs=("the parameters that training starts from, as the task gives them",),
+            public_inputs=(
+                "the parameters that training starts from, as the task gives them",
+                *((frozen,) if count else ()),
+            ),
         )
 
     def with_counts(self, counts: "list[int]") -> "Task":
@@ -127,11 +134,19 @@ class Task:
 
 def loaded(module: "torch.nn.Module", arrays: "Mapping[str, NDArray[np.generic]]") -> "torch.nn.Module":
     """The module, with these parameters written into it. Raises `DataError` for those of another."""
-    from fednode_clients.training.models import load_vector, travelling
+    from fednode_clients.training.models import load_vector
 
-    wanted = Layout.of({name: parameter.detach().cpu().float().numpy() for name, parameter in travelling(module)})
+    wanted = layout_of(module)
     try:
         load_vector(module, wanted.flatten({name: arrays[name] for name in wanted.names}))
     except (ValueError, KeyError, PeerFault) as error:
         raise DataError(f"these parameters are not of this model: {error}") from error
     return module
+
+
+def layout_of(model: "torch.nn.Module") -> Layout:
+    """Names and shapes of the parameters that travel."""
+    from fednode_clients.training.models import travelling
+
+    shapes = {name: tuple(parameter.shape) for name, parameter in travelling(model)}
+    return Layout(tuple(shapes), tuple(shapes.values()))

@@ -36,10 +36,11 @@ def _moved(
     import torch
 
     from fednode_clients.training.local import LocalTraining, local_update
+    from fednode_clients.training.models import kind_of
     from fednode_clients.training.records import arguments, as_tensors, taken
 
-    dtype = next(parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
-    tensors = as_tensors((data.inputs, data.targets), dtype)
+    dtype, device = kind_of(module)
+    tensors = as_tensors((data.inputs, data.targets), dtype or torch.float32, device)
     loss = task.loss or partial(torch.nn.functional.cross_entropy, reduction="none")
 
     def mean_loss(model: "torch.nn.Module", part: "torch.Tensor") -> "torch.Tensor":
@@ -68,10 +69,11 @@ def outputs_of(model: "torch.nn.Module", inputs: Any) -> NDArray[np.generic]:
     """What the model gives for these records, in evaluation mode, as an array."""
     import torch
 
+    from fednode_clients.training.models import kind_of
     from fednode_clients.training.records import arguments, as_tensors
 
-    dtype = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
-    positional, named = arguments(as_tensors(as_arrays(inputs), dtype))
+    dtype, device = kind_of(model)
+    positional, named = arguments(as_tensors(as_arrays(inputs), dtype or torch.float32, device))
     mode = model.training
     model.eval()
     with torch.inference_mode():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fednode_clients.training.models import travelling
+from fednode_clients.training.models import kind_of, travelling
 from fednode_clients.training.records import Records, arguments
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class LentModel:
         import torch
 
         self.module, self._loss, self._trained = model, loss, dict(travelling(model))
-        floating = next((p.dtype for p in model.parameters() if p.is_floating_point()), least)
-        self.dtype = torch.promote_types(floating, least)
+        floating, self.device = kind_of(model)
+        self.dtype = torch.promote_types(floating or least, least)
         self.tolerance = torch.finfo(self.dtype).eps ** 0.5
 
     @contextmanager

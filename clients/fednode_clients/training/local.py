@@ -84,14 +84,17 @@ def local_update(model: "torch.nn.Module", batches: Iterable[Any], clip: float, 
     import torch
 
     before = to_vector(model)
-    mode = model.training
-    model.train()
+    modes = [(module, module.training) for module in model.modules()]
+    for module, _ in modes:
+        # one with buffers, such as BatchNorm, stays in the mode that its owner chose
+        module.training = module.training or not any(True for _ in module.buffers(recurse=False))
     # the draws of the caller's own code go on as if nothing had been drawn here
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed takes a stack trace each time, for GPUs that are not there
         torch.default_generator.manual_seed(int.from_bytes(os.urandom(8)) if training.seed is None else training.seed)
         _train(model, batches, training)
-    model.train(mode)
+    for module, before_it in modes:
+        module.training = before_it
     return LocalUpdate(clipped(before - to_vector(model), clip), clip)
 
 

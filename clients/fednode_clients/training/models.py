@@ -1,9 +1,11 @@
 """Models as flat vectors: only trainable floating-point parameters travel, in the order in which the module names them.
 
 Buffers (running statistics, integer counters) and frozen parameters do not travel: they would be released without
-noise, and integers cannot be clipped or noised. torch is imported when needed.
+noise, and integers cannot be clipped or noised. Each member has them in its own module. torch is imported when needed.
 """
 
+import hashlib
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +39,24 @@ def travelling(model: "torch.nn.Module") -> "list[tuple[str, torch.nn.Parameter]
         if p.requires_grad and p.is_complex():
             raise ConfigError(f"parameter {name} is complex: train torch.view_as_real of it, which holds two real ones")
     return [(name, p) for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()]
+
+
+def frozen_parts(model: "torch.nn.Module") -> tuple[int, str]:
+    """How many arrays of the model do not travel, and the SHA-256 of their names, types and values, in hexadecimal."""
+    import torch
+
+    trained, found = {name for name, _ in travelling(model)}, hashlib.sha256()
+    parts = {name: part for name, part in chain(model.named_parameters(), model.named_buffers()) if name not in trained}
+    for name, part in sorted(parts.items()):
+        found.update(f"{name} {part.dtype} {tuple(part.shape)};".encode())
+        found.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return len(parts), found.hexdigest()
+
+
+def kind_of(model: "torch.nn.Module") -> "tuple[torch.dtype | None, torch.device | None]":
+    """Type and device of the model's first floating-point parameter."""
+    first = next((parameter for parameter in model.parameters() if parameter.is_floating_point()), None)
+    return (None, None) if first is None else (first.dtype, first.device)
 
 
 def parameter_count(model: "torch.nn.Module") -> int:

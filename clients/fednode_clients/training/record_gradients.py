@@ -50,7 +50,7 @@ class RecordGradients:
     def _checked(self) -> "tuple[Rows, list[torch.Tensor]]":
         """The gradients of the made-up records, and what the model gives for the first."""
         model, tolerance = self._model, self._model.tolerance
-        together = as_tensors(self.few, model.dtype)
+        together = as_tensors(self.few, model.dtype, model.device)
         singles = [taken(together, slice(at, at + 1)) for at in range(_FEW)]
         whole, *each = (traced(model.module, partial(model.outputs, one[0])) for one in (together, *singles))
         failed = next((one for one in each if one.error), whole)
@@ -85,7 +85,8 @@ class RecordGradients:
             known = np.ones(rows_of(inputs), dtype=np.bool_)
             if self._classes:
                 known, targets = known_labels(targets, self._classes)
-            tensors, rows = as_tensors((inputs, targets), self._model.dtype), np.full((len(known), width), np.nan)
+            tensors = as_tensors((inputs, targets), self._model.dtype, self._model.device)
+            rows = np.full((len(known), width), np.nan)
             with self._model.lent():
                 for at in np.flatnonzero(known):
                     with suppress(Exception):

@@ -33,15 +33,15 @@ def taken(records: Records, part: slice | NDArray[np.intp]) -> Records:
     return tree_map(lambda array: array[part], records)
 
 
-def as_tensors(records: Records, dtype: "torch.dtype") -> Records:
-    """The records as tensors; a finite value that `dtype` does not hold becomes infinite."""
+def as_tensors(records: Records, dtype: "torch.dtype", device: "torch.device | None" = None) -> Records:
+    """The records as tensors on the device; a finite value that `dtype` does not hold becomes infinite."""
     import torch
     from torch.utils._pytree import tree_map
 
     def cast(array: NDArray[Any]) -> "torch.Tensor":
         if array.dtype.kind == "f":
-            return torch.from_numpy(array.astype(np.float64)).to(dtype)
-        return torch.from_numpy(array.astype(np.int64 if array.dtype.kind in "iu" else np.bool_))
+            return torch.from_numpy(array.astype(np.float64)).to(dtype).to(device)
+        return torch.from_numpy(array.astype(np.int64 if array.dtype.kind in "iu" else np.bool_)).to(device)
 
     return tree_map(cast, records)
 
