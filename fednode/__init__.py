@@ -11,19 +11,32 @@ if TYPE_CHECKING:
     from fednode.errors import FednodeError
     from fednode.front.comparison import compare
     from fednode.front.models import prepare_model
+    from fednode.front.own_training import gradient_sum, local_update
     from fednode.front.run import Run, load
     from fednode.front.simulate import simulate
     from fednode.front.task import Task
 
 __version__ = "0.1.0"
-__all__ = ["FednodeError", "Run", "Task", "compare", "load", "prepare_model", "simulate"]
+__all__ = [
+    "FednodeError",
+    "Run",
+    "Task",
+    "compare",
+    "gradient_sum",
+    "load",
+    "local_update",
+    "prepare_model",
+    "simulate",
+]
 
 _WHERE = {
     "FednodeError": "fednode.errors",
     "Run": "fednode.front.run",
     "Task": "fednode.front.task",
     "compare": "fednode.front.comparison",
+    "gradient_sum": "fednode.front.own_training",
     "load": "fednode.front.run",
+    "local_update": "fednode.front.own_training",
     "prepare_model": "fednode.front.models",
     "simulate": "fednode.front.simulate",
 }

@@ -38,6 +38,9 @@ from fednode_crypto import Demand, SumParams, WrongParameters, plan
 
 _LOUD_NOISE = 50.0
 
+_LEAST_SIGNAL = 2.0
+"""How many times as far as the noise the records together have to be able to move the last model."""
+
 _FINEST_GRID = 16
 """The most grid bits that a plan takes for no more bytes: beyond, rounding no longer shows in the noise."""
 
@@ -196,6 +199,13 @@ def _down(settings: RunSettings, plain: int) -> str:
     return f"{most}; --staleness 1 or more would send the model less, if members allow it (max-staleness)"
 
 
+def _signal(settings: RunSettings, records: int) -> float:
+    """N mu: the path times the clip, which is as far as all records together move the last model where they pull one
+    way, over the noise of one parameter, path times clip / (N mu); of the units that take part in a round."""
+    some = (settings.rounds_per_client or settings.rounds) / settings.rounds
+    return records * math.sqrt(some) * gaussian_mu_of_epsilon(settings.epsilon, settings.delta)
+
+
 def _optimiser(settings: RunSettings, records: float) -> ServerOptimiser:
     """The default path, or the one that the mean learning rate of a round gives.
 
@@ -274,6 +284,13 @@ def _warnings(settings: RunSettings, workload: Workload, terms: Terms) -> tuple[
         )
     if settings.epsilon > 10:
         found.append(f"epsilon {settings.epsilon:g} is a weak promise; 1 to 8 is what others publish")
+    carried = _signal(settings, records) / math.sqrt(dimension)
+    if carried < _LEAST_SIGNAL:
+        found.append(
+            f"the records together move {dimension:,} parameters at most {carried:.2g} times as far as the noise does: "
+            f"expect a model that guesses; bring {math.ceil(_LEAST_SIGNAL / carried):,} times as many records or "
+            "train fewer parameters"
+        )
     if terms.noise_multiplier() > _LOUD_NOISE:
         # rounding to the grid can move a unit by more than the clip, and the noise covers that too
         coarse = dimension**0.5 > terms.clip * 2.0**terms.grid_bits

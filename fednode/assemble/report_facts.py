@@ -1,6 +1,7 @@
 """The report's facts: from what was planned and what happened, or from what a killed run left in its folder."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from fednode.reports import (
     Claims,
     DeltaPrice,
     Guarantee,
+    LabelScore,
     Mechanism,
     RoundRecord,
     RunRecord,
@@ -101,13 +103,23 @@ def run_record(session: Session, error: BaseException | None) -> RunRecord:
         outcome_sentence=_sentence(sum(one.released for one in rounds), session.plan.settings.rounds, error),
         trust=replace(planned.trust, model_digest=session.model_digest or planned.trust.model_digest),
         rounds=tuple(rounds),
-        deviations=(*session.noticed, *_tuned(session), *planned.deviations),
+        deviations=(*session.noticed, *_tuned(session), *planned.deviations, *guesses(session.labels)),
         unfinished=tuple(unfinished),
         labels=session.labels,
         population=standing(session.plan.population.path, session.plan.budget).line().rpartition("; ")[0],
     )
     record = _accounted(record, session.plan.terms, spending)
     return replace(record, deviations=(*record.deviations, *unfinished.values()))
+
+
+def guesses(labels: Sequence[LabelScore]) -> tuple[str, ...]:
+    """A sentence if the last model is right no more often than to name always the most frequent label."""
+    total, right = sum(one.total for one in labels), sum(one.right for one in labels)
+    most = max((one.total for one in labels), default=0)
+    if len(labels) < 2 or right > most:
+        return ()
+    share = f"{right:,} of {total:,} test records are right, and naming always the most frequent label gets {most:,}"
+    return (f"The last model guesses: {share}.",)
 
 
 def record_left(folder: Path) -> tuple[RunRecord, Spending]:

@@ -27,7 +27,7 @@ def check_task(task: "Task") -> None:
         raise ConfigError(f"model is {_named(model)}, and has to be a torch.nn.Module{made}")
     if not isinstance(options, Mapping):
         raise ConfigError("options is a mapping of settings by name, such as {'holders': 3, 'threshold': 2}")
-    for name, given in (("loss", task.loss), ("optimiser", task.optimiser)):
+    for name, given in (("loss", task.loss), ("optimiser", task.optimiser), ("train", task.train)):
         if given is not None and (not callable(given) or (name == "loss" and isinstance(given, type))):
             raise ConfigError(f"{name} is {_named(given)}, and has to be a function, or a module with its brackets")
     if task.optimiser is not None and task.unit != "client":

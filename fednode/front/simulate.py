@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,9 @@ def simulate(  # noqa: PLR0913 - all but the first two by name, each with a defa
     result = run_study(settings, study, _watcher(progress, on_round), StopFlag(), environment)
     if result.error is not None:
         raise result.error
+    if not progress:
+        for sentence in (*result.record.warnings, *result.record.deviations):
+            warnings.warn(sentence, stacklevel=2)
     return Run(result.folder, result.record, task.trained(parameters_in(result.folder)))
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fednode.assemble.planning import Plan
+    from fednode_clients.training.gradients import GradientSum
+    from fednode_clients.training.local import LocalUpdate
 
 _ASSUMED = 100
 
@@ -34,7 +36,9 @@ class Task:
     now, which have to be public. `loss` takes what the model gives for records, and their targets: a function or module
     of torch, or one of your own that gives a value a record. `unit` says what `epsilon` and `delta` protect, and `clip`
     bounds what one unit adds: with "record" and "customer" each unit's gradient, with "client" the way that local
-    training moves the model. `optimiser` makes the optimiser of local training, SGD without one.
+    training moves the model. `optimiser` makes the optimiser of local training, SGD without one. `train` is training
+    code of your own: it gets the module, a client's (inputs, targets), with unit customer (inputs, targets, customers),
+    as arrays, and the clip, and returns what `fednode.gradient_sum` or, with unit client, `fednode.local_update` gives.
 
     `records` and `max_records` are public numbers, the records of all clients and the most of one: a simulation rounds
     up what it is given, a deployment has to name them. `options` are further settings of `fednode run`, by name.
@@ -50,6 +54,9 @@ class Task:
     rounds: int = 20
     clip: float = 1.0
     optimiser: "Callable[..., torch.optim.Optimizer] | None" = None
+    train: "Callable[[torch.nn.Module, tuple[Any, ...], float], GradientSum | LocalUpdate] | None" = field(
+        default=None, repr=False
+    )
     records: int | None = None
     max_records: int | None = None
     options: Mapping[str, object] = field(default_factory=dict)

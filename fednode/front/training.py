@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednode.front.data import ClientData, as_arrays
+from fednode.front.own_training import own_sum
 from fednode.front.task import Task
 from fednode.settings import RunSettings
 
@@ -25,6 +26,9 @@ def clipped_sum(
     far local training moves the module, clipped."""
     from fednode_clients.training.gradients import clipped_gradient_sum
 
+    if task.train is not None:
+        groups = () if data.groups is None else (data.groups,)
+        return own_sum(task.train(module, (data.inputs, data.targets, *groups), clip), task.unit)
     if task.unit == "client":
         return _moved(task, module, data, clip, settings)
     return clipped_gradient_sum(module, data.inputs, data.targets, clip, groups=data.groups, loss=task.loss)
