@@ -5,9 +5,9 @@ Step t of T (t = 0 .. T - 1) moves the parameters by
     rate_t = path * 2 (T - t) / (T (T + 1))          v_{t+1} = momentum * v_t + (1 - momentum) * g_t
     w_{t+1} = w_t - rate_t * v_{t+1}                 sum of rate_t over t = path
 
-g is the mean gradient or, for the client unit, the mean of how far clients moved: then this is FedAvg, and FedAvgM with
-momentum. With `adam`, v_{t+1} is divided by sqrt(s_{t+1}) + 1e-3, where s_{t+1} = 0.99 s_t + 0.01 g_t^2: FedAdam (Reddi
-et al. 2021, arXiv:2003.00295, Algorithm 2).
+A `constant` rate is path / T in each step. g is the mean gradient or, for the client unit, the mean of how far clients
+moved: then this is FedAvg, and FedAvgM with momentum. With `adam`, v_{t+1} is divided by sqrt(s_{t+1}) + 1e-3, where
+s_{t+1} = 0.99 s_t + 0.01 g_t^2: FedAdam (Reddi et al. 2021, arXiv:2003.00295, Algorithm 2).
 
 Why a path and not a rate: under a fixed privacy budget the noise of one round grows with the square root of the rounds,
 so the noise in the final parameters grows with the path, not with the number of rounds. The path decides how far the
@@ -50,6 +50,7 @@ class ServerOptimiser:
     path: float = DEFAULT_PATH
     momentum: float = 0.0
     adam: bool = False
+    constant: bool = False
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -65,6 +66,8 @@ class ServerOptimiser:
 
     def rate(self, step: int) -> float:
         """The rate of step 0 .. rounds - 1; 0 for any later step."""
+        if self.constant:
+            return self.path / self.rounds if step < self.rounds else 0.0
         left = max(0, self.rounds - step)
         return self.path * 2.0 * left / (self.rounds * (self.rounds + 1))
 

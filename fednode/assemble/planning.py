@@ -216,7 +216,7 @@ def _optimiser(settings: RunSettings, records: float) -> ServerOptimiser:
     path = min(DEFAULT_PATH, _KEPT_NOISE * records * mu / settings.clip)
     if settings.learning_rate is not None:
         path = settings.learning_rate * settings.rounds
-    return ServerOptimiser(settings.rounds, path, momentum, adam)
+    return ServerOptimiser(settings.rounds, path, momentum, adam, settings.schedule == "constant")
 
 
 def _noise_request(settings: RunSettings, dimension: int, optimiser: ServerOptimiser) -> NoiseRequest:

@@ -41,7 +41,8 @@ class Task:
     as arrays, and the clip, and returns what `fednode.gradient_sum` or, with unit client, `fednode.local_update` gives.
 
     `records` and `max_records` are public numbers, the records of all clients and the most of one: a simulation rounds
-    up what it is given, a deployment has to name them. `options` are further settings of `fednode run`, by name.
+    up what it is given, a deployment has to name them. `options` are further settings of `fednode run`, by name, such
+    as `server_optimiser` (sgd, momentum, adam), `schedule` (linear, constant) and `learning_rate` of the node's steps.
     Raises `ConfigError` for settings that contradict each other and for a module without trainable parameters.
     """
 

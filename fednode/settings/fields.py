@@ -141,6 +141,9 @@ class SettingFields(BaseModel):
     server_optimiser: Literal["sgd", "momentum", "adam"] = _setting(
         _ROUNDS, "sgd", "How the node steps, with unit client: FedAvg, FedAvg with momentum 0.9, FedAdam."
     )
+    schedule: Literal["linear", "constant"] = _setting(
+        _ROUNDS, "linear", "Server steps that shrink to zero by the same amount each round, or that stay as long."
+    )
     learning_rate: Real | None = _setting(_ROUNDS, None, "Server step [default: what suits the budget].", gt=0, le=1e6)
     local_epochs: Whole = _setting(_ROUNDS, 5, "Epochs of local training, with unit client.", ge=1, le=10_000)
     local_rate: Real = _setting(_ROUNDS, 1.0, "Step of local training, with unit client.", gt=0, le=1e6)

@@ -110,6 +110,8 @@ def test_the_servers_optimiser_is_the_one_of_the_settings(name, momentum, adam):
     plan = plan_task(RunSettings(server_optimiser=name, learning_rate=3.0), COUNTS)
     assert (plan.optimiser.momentum, plan.optimiser.adam) == (momentum, adam)
     assert plan.optimiser.path == 3.0 * plan.settings.rounds
+    assert not plan.optimiser.constant
+    assert plan_task(RunSettings(server_optimiser=name, schedule="constant"), COUNTS).optimiser.constant
 
 
 @pytest.mark.parametrize("changes", [{}, {"clients": 7, "assumed_colluders": 2, "epsilon": 3.0, "rounds": 41}])

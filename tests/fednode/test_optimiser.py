@@ -48,6 +48,12 @@ def test_rates_fall_and_add_up_to_the_path(rounds, path):
     assert sum(rates) == pytest.approx(path, rel=1e-12)
 
 
+def test_a_constant_rate_adds_up_to_the_path_and_ends():
+    optimiser = ServerOptimiser(4, 2.0, constant=True)
+    assert [optimiser.rate(step) for step in range(5)] == [0.5, 0.5, 0.5, 0.5, 0.0]
+    assert optimiser.weights() == (0.5, 0.5, 0.5, 0.5)
+
+
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), momentum=st.sampled_from([0.0, 0.5, 0.9]))
 def test_same_inputs_same_bits_and_arguments_untouched(seed, momentum):

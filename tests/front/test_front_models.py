@@ -161,3 +161,13 @@ def test_a_module_on_a_gpu_is_trained_there(tmp_path):
     run = fednode.simulate(task, [images(20, seed) for seed in range(3)], test=images(20, 3), out=tmp_path)
     assert run.model[1].weight.is_cuda
     assert run.accuracy is not None
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam"])
+def test_the_servers_optimiser_and_its_schedule_are_options(name, tmp_path):
+    options = {"server_optimiser": name, "schedule": "constant", "learning_rate": 0.1}
+    task = fednode.Task(nn.Sequential(nn.Flatten(), nn.Linear(36, 2)), rounds=2, options=options)
+    run = fednode.simulate(task, [images(40, seed) for seed in range(3)], test=images(20, 3), out=tmp_path)
+    moved = (run.model[1].weight - task.model[1].weight).abs().max()
+    # Adam's first steps are a rate each, whatever the gradient; the others' shrink with it
+    assert (0.05 < moved < 1.0) if name == "adam" else (0 < moved < 0.2)
