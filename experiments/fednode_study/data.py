@@ -25,6 +25,8 @@ BANKING77_SOURCE = (
     "BANKING77, Casanueva et al. 2020, Efficient Intent Detection with Dual Sentence Encoders; "
     "PolyAI task-specific-datasets, CC BY 4.0"
 )
+_SHOWN = 20
+"""Most faults of a file in one sentence."""
 SUPPORT_SOURCE = f"FedNode's own grammar, seed '{support.SEED}', Apache-2.0"
 
 
@@ -71,7 +73,7 @@ class CsvLayout:
     """How to read a CSV file: its columns, which share becomes test, and the seed that decides which records.
 
     `customer`, if not None, is the column that names whose a record is. `fixed` says that the columns are the data
-    set's own: no setting names others.
+    set's own: no setting names others. `delimiter` is what stands between fields, `encoding` a codec of Python.
     """
 
     text: str = "text"
@@ -80,6 +82,8 @@ class CsvLayout:
     seed: int = 0
     fixed: bool = False
     customer: str | None = None
+    delimiter: str = ","
+    encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         if not 0 < self.test_share < 1:
@@ -175,39 +179,41 @@ def load_csv(path: Path, layout: CsvLayout) -> Dataset:
 
 
 def read_rows(path: Path, layout: CsvLayout) -> list[Row]:
-    """Every record of a UTF-8 CSV file; a text may hold quoted commas and line breaks.
+    """Every record of a CSV file; a text may hold quoted delimiters and line breaks.
 
-    Raises `DataError` for a missing or doubled column, bytes that are not UTF-8, a record that is broken or lacks text,
-    label or customer (with the line it starts in), and a file without records.
+    Raises `DataError` for a missing or doubled column, bytes of another encoding, and a file without records; and one
+    that lists all records that are broken or lack text, label or customer, with the lines in which they start.
     """
-    records = _records(path, _decoded(path))
+    faults: list[str] = []
+    records = _records(_decoded(path, layout.encoding), layout.delimiter, faults)
     _, header = next(records, (0, []))
+    if not header and faults:
+        raise DataError(f"{path}, {faults[0]}")
     if not header:
         names = ",".join(name for name, _ in layout.columns)
         raise DataError(f"{path} is empty; it needs a header, {names}, and a record a line")
     places = _places(path, [name.strip() for name in header], layout)
     rows: list[Row] = []
-    lacking: list[str] = []
     for line, record in records:
-        if len(record) > len(header):
-            raise DataError(f"{path}, line {line}: more fields than columns; put texts with commas in quotes")
         row = Row(*("".join(record[at : at + 1]).strip() for at in places))
-        if not row.text or not row.label:
-            lacking.append(f"line {line}: the text or the label is empty; fill it in or remove the line")
+        if len(record) > len(header):
+            faults.append(f"line {line}: more fields than columns; put texts with a {layout.delimiter!r} in quotes")
+        elif not row.text or not row.label:
+            faults.append(f"line {line}: the text or the label is empty; fill it in or remove the line")
         elif layout.customer is not None and not row.customer:
-            lacking.append(f"line {line}: the customer is empty; fill it in or remove the line")
+            faults.append(f"line {line}: the customer is empty; fill it in or remove the line")
         rows.append(row)
-    if lacking:
-        more = f" ({len(lacking) - 1} later lines lack something too)" if len(lacking) > 1 else ""
-        raise DataError(f"{path}, {lacking[0]}{more}")
+    if faults:
+        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        raise DataError(f"{path}, {'; '.join(faults[:_SHOWN])}{more}")
     if not rows:
         raise DataError(f"{path} has no records below its header")
     return rows
 
 
-def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Each record that is not blank, with the line in which it starts."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _records(text: str, delimiter: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Each record that is not blank, with the line in which it starts; a fault ends them, and is noted."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     while True:
         line = reader.line_num + 1
         try:
@@ -217,7 +223,8 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
                 why = f"a field is longer than {csv.field_size_limit():,} characters; shorten it, or close its quotes"
             else:
                 why = f"not a CSV record ({error}); check its quotes"
-            raise DataError(f"{path}, line {line}: {why}") from None
+            faults.append(f"line {line}: {why}")
+            return
         if record is None:
             return
         if any(field.strip() for field in record):
@@ -232,9 +239,9 @@ def _places(path: Path, columns: Sequence[str], layout: CsvLayout) -> list[int]:
     for name, flag in layout.columns:
         if name in columns:
             continue
-        for sign, kind in ((";", "semicolons"), ("\t", "tabs")):
+        for sign, kind, named in ((";", "semicolons", "';'"), ("\t", "tabs", "tab"), (",", "commas", "','")):
             if len(columns) == 1 and sign in columns[0]:
-                raise DataError(f"{path} has {kind} between its columns; save it as comma-separated values")
+                raise DataError(f"{path} has {kind} between its columns: give --delimiter {named}")
         advice = "use the published file" if layout.fixed else f"name the right one with {flag}"
         raise DataError(f"{path} has no column {name!r}, its columns are {', '.join(columns)}; {advice}")
     return [columns.index(name) for name, _ in layout.columns]
@@ -251,7 +258,7 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path} cannot be read: {error.strerror}; name a file that this user may read")
 
 
-def _decoded(path: Path) -> str:
+def _decoded(path: Path, encoding: str) -> str:
     try:
         raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except FileNotFoundError:
@@ -259,11 +266,12 @@ def _decoded(path: Path) -> str:
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
-        return raw.decode("utf-8")
+        return raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8 text"
+            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not {encoding.upper()}; save the file as UTF-8, or "
+            "name its encoding with --encoding"
         ) from None
 
 

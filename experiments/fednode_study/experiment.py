@@ -38,6 +38,8 @@ class DataSettings:
     label_column: str
     unit: str
     customer_column: str | None
+    delimiter: str
+    encoding: str
     vectors: Path | None
     preparation: Path | None
     features: int
@@ -110,8 +112,18 @@ def load_dataset(chosen: DataSettings) -> Dataset:
     """The records alone. Raises `DataError`."""
     if chosen.unit == "customer" and chosen.customer_column is None:
         raise ConfigError("unit is customer: name the CSV column that says whose a record is with --customer-column")
-    layout = CsvLayout(chosen.text_column, chosen.label_column, customer=chosen.customer_column)
-    return load(chosen.data, chosen.data_dir, layout)
+    return load(chosen.data, chosen.data_dir, csv_layout(chosen))
+
+
+def csv_layout(chosen: DataSettings) -> CsvLayout:
+    """How the settings say that a CSV file is read."""
+    return CsvLayout(
+        chosen.text_column,
+        chosen.label_column,
+        customer=chosen.customer_column,
+        delimiter=chosen.delimiter,
+        encoding=chosen.encoding,
+    )
 
 
 def deal(chosen: DataSettings, dataset: Dataset) -> Shares:

@@ -116,6 +116,21 @@ class CustomerService:
         write_preparation(file, preparation)
         return [f"{file}  {preparation.stated(started=start > 0)}"]
 
+    def split(self, settings: RunSettings, folder: Path) -> list[str]:
+        """Write a split as train.csv and test.csv. Raises `DataError`, `ConfigError` or `StoreError`."""
+        from fednode_study.experiment import DataSettings, load_dataset
+        from fednode_study.member_file import write_split
+
+        return write_split(load_dataset(DataSettings.of(settings)), folder)
+
+    def member_file(self, settings: RunSettings, labels: Path, file: Path) -> list[str]:
+        """Write a member's features and label numbers as an NPZ file. Raises `DataError` or `StoreError`."""
+        from fednode_study.experiment import DataSettings, csv_layout
+        from fednode_study.member_file import write_member_file
+
+        chosen = DataSettings.of(settings)
+        return write_member_file(Path(chosen.data), csv_layout(chosen), chosen.features, labels, file)
+
     def predict(self, folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
         """Label and score for each text. Raises `DataError` or `ConfigError`."""
         from fednode_study.model_file import predict_texts

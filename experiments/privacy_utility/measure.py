@@ -9,7 +9,7 @@ from pathlib import Path
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from fednode.assemble import prepare, run
+from fednode.assemble import run, study_step
 from fednode.assemble.study import find_study
 from fednode.observer import Observer, StopFlag
 from fednode.settings import RunSettings
@@ -64,7 +64,7 @@ def _preparation(row: Row, root: Path, work: Path) -> Path:
     path = work / f"{public}-{'hashed' if row.hashed else 'minilm'}-{row.columns}.safetensors"
     if not path.exists():
         settings = RunSettings.model_validate(data_settings(public, root, work, hashed=row.hashed))
-        prepare(settings, path, row.columns, START, SOURCES[public])
+        study_step("prepare", settings, path, row.columns, START, SOURCES[public])
     return path
 
 

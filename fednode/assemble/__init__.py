@@ -59,15 +59,14 @@ def predict(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     return find_study(study).predict(folder, texts)
 
 
-def prepare(settings: RunSettings, file: Path, columns: int, start: float, source: str | None) -> list[str]:
-    """Fit a preparation on the public set that the settings name, write it, and say what it is; raises `ConfigError`
-    or `DataError`."""
+def study_step(step: str, settings: RunSettings, *arguments: object) -> list[str]:
+    """Do one of the study's own steps before a run, and say what it did; raises `ConfigError` or `DataError`."""
     from fednode.assemble.study import find_study
 
-    make = getattr(find_study(settings.study), "prepare", None)
+    make = getattr(find_study(settings.study), step, None)
     if make is None:
-        raise ConfigError(f"the study {settings.study!r} has no preparation; use it without one")
-    return list(make(settings, file, columns, start, source))
+        raise ConfigError(f"the study {settings.study!r} has no step {step!r}; use it without one")
+    return list(make(settings, *arguments))
 
 
 def _study_of(folder: Path) -> str:

@@ -12,6 +12,7 @@ import fednode
 from fednode.cli.audit import audit_command
 from fednode.cli.bench import bench_command
 from fednode.cli.cache import cache_app
+from fednode.cli.data import data_app
 from fednode.cli.exits import REPORT_CAUSES, USAGE, epilog, exit_code_of, printable, say, sentence_of
 from fednode.cli.keys.commands import keys_app
 from fednode.cli.ledger import ledger_app
@@ -26,7 +27,6 @@ app = typer.Typer(
     name="fednode",
     help="Train one model on the records of many clients, none of whom shows what it learned.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -40,6 +40,7 @@ app.command("show")(show_command)
 app.command("compare")(compare_command)
 app.command("export")(export_command)
 app.command("audit", epilog=epilog())(audit_command)
+app.add_typer(data_app, name="data")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command(

@@ -27,7 +27,7 @@ def prepare_command(
 
     Use a public set with the features of the run to come, never the run's own records: the fit is in no epsilon.
     """
-    from fednode.assemble import prepare
+    from fednode.assemble import study_step
 
     if data is None:
         raise ConfigError("name the public set with --data; the fit is in no epsilon, so there is no default")
@@ -40,5 +40,5 @@ def prepare_command(
         "features": features,
     }
     settings = resolve(None, {}, {name: value for name, value in given.items() if value is not None})
-    for line in prepare(settings, file, columns, start, source):
+    for line in study_step("prepare", settings, file, columns, start, source):
         say(line)

@@ -18,7 +18,7 @@ from fednode.cli.flags import with_setting_flags
 from fednode.cli.progress import watcher_for, watching
 from fednode.cli.signals import stop_on_interrupt
 from fednode.disk.no_dumps import keep_keys_in_memory
-from fednode.errors import FednodeError, Interrupted, visible
+from fednode.errors import ConfigError, FednodeError, Interrupted, visible
 from fednode.flower_env import quieten_flower
 from fednode.observer import StopFlag
 from fednode.settings import RunSettings, resolve
@@ -28,6 +28,7 @@ DEFAULT_FILE: Final = Path("fednode.toml")
 
 @with_setting_flags
 def run_command(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE.csv]", help="The same as --data.")] = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE", help=r"Settings file \[default: fednode.toml, if it exists]."),
@@ -43,6 +44,10 @@ def run_command(
     """
     if config is None and DEFAULT_FILE.exists():
         config = DEFAULT_FILE
+    if file is not None:
+        if flags.get("data") is not None:
+            raise ConfigError(f"the data are named twice, {file} and --data {flags['data']}: leave one out")
+        flags["data"] = file
     settings = resolve(config, os.environ, flags)
     quieten_flower(settings.out / ".flower", os.environ)
     if dry_run:

@@ -1,5 +1,6 @@
 """Every setting of a run: its default, its bounds and its sentence of help."""
 
+import codecs
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,9 +82,25 @@ def _http_address(value: object) -> object:
     return f"{found[1] or '127.0.0.1'}:{found[2]}"
 
 
+def _sign(value: str) -> str:
+    sign = {"tab": "\t", "\\t": "\t"}.get(value, value)
+    if len(sign) != 1 or sign in '"\r\n':
+        raise ValueError("expected one sign, such as ; or tab")
+    return sign
+
+
+def _known_encoding(value: str) -> str:
+    try:
+        return codecs.lookup(value).name
+    except LookupError as error:
+        raise ValueError("Python knows no encoding of that name; utf-8 and cp1252 are common") from error
+
+
 Whole = Annotated[int, BeforeValidator(_no_truth_value)]
 Real = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
+Delimiter = Annotated[str, AfterValidator(_sign)]
+Encoding = Annotated[Name, AfterValidator(_known_encoding)]
 Location = Annotated[Path, AfterValidator(_writable)]
 Cache = Annotated[Name, AfterValidator(_cache_location)]
 HttpAddress = Annotated[str, BeforeValidator(_http_address)]
@@ -119,6 +136,8 @@ class SettingFields(BaseModel):
     text_column: Name = _setting(_DATA, "text", "The CSV column with the message.")
     label_column: Name = _setting(_DATA, "label", "The CSV column with the intent.")
     customer_column: Name | None = _setting(_DATA, None, "The CSV column with the customer: each is dealt whole.")
+    delimiter: Delimiter = _setting(_DATA, ",", "What stands between the columns of a CSV file: one sign, or tab.")
+    encoding: Encoding = _setting(_DATA, "utf-8", "How a CSV file is encoded, such as utf-8 or cp1252.")
     vectors: Location | None = _setting(_DATA, None, "Sentence vectors (.npz) in place of hashed features.")
     preparation: Location | None = _setting(_DATA, None, "Public whitening and start, from `fednode prepare`.")
     features: Whole = _setting(_DATA, 1024, "Length of a hashed feature vector.", ge=16, le=65536)

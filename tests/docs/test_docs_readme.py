@@ -64,7 +64,14 @@ def test_every_command_that_it_shows_parses(arguments):
         wanted = {name for name, value in given.items() if value and name != "dry_run"}
         assert wanted and wanted <= settings.model_fields_set
     else:
-        assert (rest and all(given.values())) or command.name in ("init", "enrol", "stats", "audit", "verify")
+        assert (rest and all(given.values())) or command.name in (
+            "init",
+            "enrol",
+            "stats",
+            "audit",
+            "verify",
+            "predict",
+        )
 
 
 def test_every_target_of_make_that_it_shows_is_there():

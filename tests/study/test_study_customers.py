@@ -107,7 +107,10 @@ def test_a_run_names_its_unit_in_every_round_in_the_ledger_and_in_the_report(tmp
         ("whose,text,label\nann,a,x\n,b,y\n", "line 3: the customer is empty"),
         ("whose,text,label\nann,a,x\n  ,b,y\n", "line 3: the customer is empty"),
         ("text,label,whose\na,x,ann\nb,y\n", "line 3: the customer is empty"),
-        ("text,label,whose\na,x,ann\nb,y\n,y,z\nc,,z\n", "line 3.*2 later lines"),
+        (
+            "text,label,whose\na,x,ann\nb,y\n,y,z\nc,,z\n",
+            "line 3: the customer.*line 4: the text.*line 5: the text",
+        ),
         ("text,label\na,x\n", "'whose'.*--customer-column"),
         ("\n", "text,label,whose"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from kit.smallrun import messages, small_run, small_settings
 from safetensors import safe_open
 
-from fednode.assemble import predict, prepare
+from fednode.assemble import predict, study_step
 from fednode.assemble.planning import plan_run
 from fednode.errors import ConfigError, DataError
 from fednode_study.features import ROW_LENGTH, HashedText, SentenceVectors
@@ -28,7 +28,7 @@ def public(folder, **changes):
 
 def made(folder, columns=12, start=1.5, **changes):
     file = folder / "shop.safetensors"
-    prepare(public(folder, **changes), file, columns, start, SOURCE)
+    study_step("prepare", public(folder, **changes), file, columns, start, SOURCE)
     return file
 
 
@@ -103,7 +103,7 @@ def test_what_travels_first_is_what_the_plan_starts_from(tmp_path):
 
 def test_the_runs_own_records_and_other_features_are_refused(tmp_path):
     own = tmp_path / "own.safetensors"
-    prepare(small_settings(tmp_path, data=str(messages(tmp_path))), own, 4, 0.0, SOURCE)
+    study_step("prepare", small_settings(tmp_path, data=str(messages(tmp_path))), own, 4, 0.0, SOURCE)
     with pytest.raises(DataError, match="the records of this run"):
         plan_run(small_settings(tmp_path, preparation=own))
     with pytest.raises(DataError, match=r"'hashed-text-1 64'.*'hashed-text-1 32'"):
@@ -112,7 +112,7 @@ def test_the_runs_own_records_and_other_features_are_refused(tmp_path):
 
 def test_a_set_of_the_operators_needs_its_source(tmp_path):
     with pytest.raises(ConfigError, match="--source"):
-        prepare(public(tmp_path), tmp_path / "p.safetensors", 4, 1.0, None)
+        study_step("prepare", public(tmp_path), tmp_path / "p.safetensors", 4, 1.0, None)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x08" + bytes(30)])
