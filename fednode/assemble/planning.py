@@ -44,9 +44,6 @@ _LEAST_SIGNAL = 2.0
 _FINEST_GRID = 16
 """The most grid bits that a plan takes for no more bytes: beyond, rounding no longer shows in the noise."""
 
-_KEPT_NOISE = 0.22
-"""The most noise that the default path leaves in each parameter of the last model, in clips (docs/privacy.md)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -148,7 +145,7 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     layout = workload.layout
     # in k of T rounds a unit adds as much to the model as sqrt(k / T) units in all rounds, at the same epsilon
     some = (settings.rounds_per_client or settings.rounds) / settings.rounds
-    optimiser = _optimiser(settings, workload.records * math.sqrt(some))
+    optimiser = _optimiser(settings, workload.records * math.sqrt(some), workload.kept_noise)
     noise = _noise_request(settings, layout.dimension, optimiser)
     terms, params = _sized(settings, workload, noise, workload.records * some)
     with suppress(ConfigError):  # of a grid so fine that no sum carries it
@@ -199,6 +196,7 @@ def _down(settings: RunSettings, plain: int) -> str:
     return f"{most}; --staleness 1 or more would send the model less, if members allow it (max-staleness)"
 
 
+<<<<<<< HEAD
 def _signal(settings: RunSettings, records: int) -> float:
     """N mu: the path times the clip, which is as far as all records together move the last model where they pull one
     way, over the noise of one parameter, path times clip / (N mu); of the units that take part in a round."""
@@ -207,13 +205,16 @@ def _signal(settings: RunSettings, records: int) -> float:
 
 
 def _optimiser(settings: RunSettings, records: float) -> ServerOptimiser:
+=======
+def _optimiser(settings: RunSettings, records: float, kept_noise: float) -> ServerOptimiser:
+>>>>>>> 86e418a (A module of several layers gets a shorter path; docs/python.md runs)
     """The default path, or the one that the mean learning rate of a round gives.
 
     A long path keeps more noise: path / (N mu) clips in each parameter of the last model, whatever the rounds.
     """
     momentum, adam = 0.0 if settings.server_optimiser == "sgd" else 0.9, settings.server_optimiser == "adam"
     mu = gaussian_mu_of_epsilon(settings.epsilon, settings.delta)
-    path = min(DEFAULT_PATH, _KEPT_NOISE * records * mu / settings.clip)
+    path = min(DEFAULT_PATH, kept_noise * records * mu / settings.clip)
     if settings.learning_rate is not None:
         path = settings.learning_rate * settings.rounds
     return ServerOptimiser(settings.rounds, path, momentum, adam, settings.schedule == "constant")

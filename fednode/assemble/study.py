@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fednode_clients.client.privatise import ClippedSum
     from fednode_clients.membership import NodeContext
 
+KEPT_NOISE, KEPT_NOISE_OF_LAYERS = 0.22, 0.04
+"""For one linear layer over rows of common length, and for any other module, whose parameters are small."""
 GROUP = "fednode.studies"
 PYTHON = "python"
 """The name of a study that is no installed one, but a task and arrays in the memory of a Python program."""
@@ -38,7 +40,8 @@ class Workload:
     `source` stand in the report; `labels` is 0 where the model is no classifier; `summary` says in one line how large
     the data set is, and `warnings` what makes its figures say less than they seem to, a sentence each.
     `initial`, float64 [d], is the model that all start from, zeros without it; it has to be public, and `public_inputs`
-    says of it, and of all else that was made beforehand, where it comes from.
+    says of it, and of all else that was made beforehand, where it comes from. `kept_noise` is the most noise that the
+    default path leaves in each parameter of the last model, in clips (docs/privacy.md): a linear model bears most.
     """
 
     layout: Layout
@@ -53,6 +56,7 @@ class Workload:
     public_inputs: tuple[str, ...] = ()
     initial: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
     unit: str = "record"
+    kept_noise: float = KEPT_NOISE
 
 
 def rounded_up(count: int) -> int:

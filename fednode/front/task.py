@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fednode.assemble.study import PYTHON, Workload, rounded_up
+from fednode.assemble.study import KEPT_NOISE, KEPT_NOISE_OF_LAYERS, PYTHON, Workload, rounded_up
 from fednode.errors import ConfigError, DataError, PeerFault
 from fednode.front.checks import check_task
 from fednode.front.losses import classifies, per_record
@@ -100,6 +100,8 @@ class Task:
 
     def workload(self) -> Workload:
         """The arrays that are trained, and the public numbers."""
+        from torch.nn import Linear
+
         from fednode_clients.training.models import frozen_parts, to_vector
 
         records, most = self.records, 1 if self.unit == "client" else self.max_records
@@ -115,6 +117,7 @@ class Task:
             unit=self.unit,
             model=type(self.model).__name__,
             initial=to_vector(self.model),
+            kept_noise=KEPT_NOISE if self.unit == "client" or type(self.model) is Linear else KEPT_NOISE_OF_LAYERS,
             public_inputs=(
                 "the parameters that training starts from, as the task gives them",
                 *((frozen,) if count else ()),
