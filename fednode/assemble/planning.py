@@ -196,7 +196,6 @@ def _down(settings: RunSettings, plain: int) -> str:
     return f"{most}; --staleness 1 or more would send the model less, if members allow it (max-staleness)"
 
 
-<<<<<<< HEAD
 def _signal(settings: RunSettings, records: int) -> float:
     """N mu: the path times the clip, which is as far as all records together move the last model where they pull one
     way, over the noise of one parameter, path times clip / (N mu); of the units that take part in a round."""
@@ -204,10 +203,7 @@ def _signal(settings: RunSettings, records: int) -> float:
     return records * math.sqrt(some) * gaussian_mu_of_epsilon(settings.epsilon, settings.delta)
 
 
-def _optimiser(settings: RunSettings, records: float) -> ServerOptimiser:
-=======
 def _optimiser(settings: RunSettings, records: float, kept_noise: float) -> ServerOptimiser:
->>>>>>> 86e418a (A module of several layers gets a shorter path; docs/python.md runs)
     """The default path, or the one that the mean learning rate of a round gives.
 
     A long path keeps more noise: path / (N mu) clips in each parameter of the last model, whatever the rounds.
