@@ -112,7 +112,7 @@ class Plan:
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: {unit.zeroed}",
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
             "together": f"{groups_line(least, settings.delta, unit.name)}, with the fewest survivors",
-            "population": self.population.line(),
+            "population": self.population.line(bound),
             "noise": f"{min(noises):.3f} to {max(noises):.3f} x clip in a released sum at the least",
             "members": f"count epsilon {members} at most: their own max-epsilon must allow it",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
