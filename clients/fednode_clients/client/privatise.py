@@ -43,9 +43,8 @@ def bound(total: ClippedSum, terms: Terms) -> Bounded:
     """The sum, projected onto the ball of radius clip * max_records.
 
     Guarantee: one unit moves the result by at most `clip`, as a projection moves no two points apart, and floats by
-    less than max_records * clip * 2^-46 more, which `clipped_gradient_sum` keeps back. A client with more units than
-    `max_records` has the weight of `max_records`. Raises `ValueError` for a sum that is not finite, of another unit or
-    clip.
+    less than max_records * clip * 2^-46 more, which `clipped_gradient_sum` keeps back. More units than `max_records`
+    weigh as many. Raises `ValueError` for a sum that is not finite, of another unit or clip.
     """
     if total.unit != terms.unit:
         raise ValueError(f"training bounds each {total.unit}, and the round protects each {terms.unit}")
