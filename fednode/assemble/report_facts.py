@@ -242,13 +242,13 @@ def _task(plan: Plan) -> TaskFacts:
 
 def _mechanism(plan: Plan) -> Mechanism:
     terms, step = plan.terms, 2.0**-plan.terms.grid_bits
-    draws = plan.layout.dimension * plan.settings.clients * plan.settings.rounds
+    draws = plan.noise.dimension * plan.settings.clients * plan.settings.rounds
     return Mechanism(
         name=f"distributed discrete Gaussian in the secure sum{' of rotated updates' if terms.rotated else ''}",
         sampling=_sampling(plan),
         clip=terms.clip,
         grid_bits=terms.grid_bits,
-        sensitivity=step * rounded_norm(terms.clip / step, plan.layout.dimension),
+        sensitivity=step * rounded_norm(terms.clip / step, plan.noise.dimension),
         local_stddev=math.sqrt(terms.local_variance) * step,
         target_z=terms.noise_multiplier(),
         min_survivors=terms.min_survivors,

@@ -78,9 +78,9 @@ class Audit:
         return judge(plan, canaries, sums)
 
     def _plan(self, place: Path) -> Plan:
-        """The plan in this process, without faults, all clients in all rounds, and with all files in `place`."""
+        """The plan in this process, without faults, all clients in all rounds, a fixed clip, all files in `place`."""
         inside = {"engine": "inproc", "faults": (), "cache": "file", "metrics": None, "out": place, "population": None}
-        settings = self.settings.model_copy(update=inside | {"rounds_per_client": None})
+        settings = self.settings.model_copy(update=inside | {"rounds_per_client": None, "clip_quantile": None})
         if self.run is None:
             return plan_run(settings)
         charges = read_history(self.run / "ledger.jsonl", absent=True).entries
