@@ -114,7 +114,7 @@ def _refused(message: Message, folder: KeyFolder, about: Topic, fault: PeerFault
 def _verified_content(content: RecordDict, spec: RoundSpec, copy: ModelCopy) -> RecordDict:
     """What training gets: the frame, the clip and the whole model. Nothing else that came, since nobody signed it."""
     verified = RecordDict({FRAME: content[FRAME], ARRAYS: to_arrays(copy.trained)})
-    verified[_TERMS] = ConfigRecord({"clip": spec.terms.clip})
+    verified[_TERMS] = ConfigRecord({"clip": spec.terms.training_clip})
     if copy.frozen:
         verified[FROZEN] = to_arrays(copy.frozen)
     return verified

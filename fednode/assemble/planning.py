@@ -16,6 +16,7 @@ from fednode.errors import ConfigError
 from fednode.members import clients_a_round
 from fednode.optimiser import DEFAULT_PATH, ServerOptimiser
 from fednode.privacy import (
+    AdaptiveClip,
     Budget,
     DiscreteGaussianSum,
     NoiseRequest,
@@ -65,6 +66,12 @@ class Plan:
         return self.workload.layout
 
     @property
+    def clipping(self) -> AdaptiveClip | None:
+        """How the clip moves; None for a fixed one."""
+        quantile = self.settings.clip_quantile
+        return None if quantile is None else AdaptiveClip(quantile, self.settings.rounds)
+
+    @property
     def taking_part(self) -> int:
         """How many clients to expect in a round."""
         settings = self.settings
@@ -99,7 +106,7 @@ class Plan:
         least, full = self.events(settings.min_survivors), self.events(self.taking_part)
         spent, most = (bound(epsilon(events, settings.delta), zeros=True) for events in (full, least))
         renyi = [bound(renyi_epsilon(events, settings.delta), zeros=True) for events in (full, least)]
-        budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * params.dimension
+        budget, plain = f"{settings.epsilon:g} at delta {settings.delta:g}", 4 * self.layout.dimension
         noises = [replace(self.terms, local_variance=event.local_variance).noise_multiplier() for event in full]
         slots = f"{params.ring_degree:,} x {params.lanes} values of {params.lane_bits} bits"
         opened = f"{params.scheme}, {params.threshold} of {params.holders} holders open"
@@ -110,12 +117,12 @@ class Plan:
         turned = ", of rotated sums" if self.terms.rotated else ""
         rows = {
             "data": f"{self.workload.dataset}: {self.workload.summary or plural(self.workload.records, unit.name)}",
-            "model": f"{self.workload.model}, {params.dimension:,} parameters",
+            "model": f"{self.workload.model}, {self.layout.dimension:,} parameters",
             "rounds": f"{settings.rounds}, {settings.clients:,} clients{some}, at least {least_many}",
             "epsilon": f"{spent} if all survive, {most} with the fewest survivors, of {budget}, unit: {unit.zeroed}",
             "cross-check": f"{renyi[0]} and {renyi[1]} by Renyi divergence: {LOOSER}",
             "together": f"{groups_line(least, settings.delta, unit.name)}, with the fewest survivors",
-            "population": self.population.line(),
+            "population": self.population.line(bound),
             "noise": f"{min(noises):.3f} to {max(noises):.3f} x clip in a released sum at the least",
             "members": f"count epsilon {members} at most: their own max-epsilon must allow it",
             "secure sum": f"{opened}; {plural(params.blocks, 'block')} of {slots}",
@@ -142,11 +149,11 @@ def plan_task(settings: RunSettings, workload: Workload) -> Plan:
     `BudgetExhausted` where the population's limit would not hold the run."""
     require_usable(settings)
     _require_unit(settings, workload)
-    layout = workload.layout
+    layout, adaptive = workload.layout, settings.clip_quantile is not None
     # in k of T rounds a unit adds as much to the model as sqrt(k / T) units in all rounds, at the same epsilon
     some = (settings.rounds_per_client or settings.rounds) / settings.rounds
     optimiser = _optimiser(settings, workload.records * math.sqrt(some), workload.kept_noise)
-    noise = _noise_request(settings, layout.dimension, optimiser)
+    noise = _noise_request(settings, layout.dimension + adaptive, optimiser)
     terms, params = _sized(settings, workload, noise, workload.records * some)
     with suppress(ConfigError):  # of a grid so fine that no sum carries it
         while settings.grid_bits is None and noise.grid_bits < _FINEST_GRID:
@@ -206,13 +213,14 @@ def _signal(settings: RunSettings, records: int) -> float:
 def _optimiser(settings: RunSettings, records: float, kept_noise: float) -> ServerOptimiser:
     """The default path, or the one that the mean learning rate of a round gives.
 
-    A long path keeps more noise: path / (N mu) clips in each parameter of the last model, whatever the rounds.
+    A long path keeps more noise: path / (N mu) clips in each parameter of the last model, whatever the rounds. An
+    adaptive clip is not known beforehand: there the model moves by the mean update.
     """
     momentum, adam = 0.0 if settings.server_optimiser == "sgd" else 0.9, settings.server_optimiser == "adam"
     mu = gaussian_mu_of_epsilon(settings.epsilon, settings.delta)
     path = min(DEFAULT_PATH, kept_noise * records * mu / settings.clip)
-    if settings.learning_rate is not None:
-        path = settings.learning_rate * settings.rounds
+    if settings.learning_rate is not None or settings.clip_quantile is not None:
+        path = (settings.learning_rate or 1.0) * settings.rounds
     return ServerOptimiser(settings.rounds, path, momentum, adam, settings.schedule == "constant")
 
 
@@ -244,10 +252,11 @@ def _sized(settings: RunSettings, workload: Workload, noise: NoiseRequest, divis
         assumed_colluders=settings.assumed_colluders,
         deadline=settings.deadline,
         staleness=settings.staleness,
+        adaptive_clip=None if settings.clip_quantile is None else settings.clip,
     )
     largest = max(event.local_variance for event in _events(noise, noise.contributors))
     ways = (terms, replace(terms, rotated=True)) if workload.max_records <= MOST_ROTATED else (terms,)
-    sized = [(way, _sum_params(settings, workload.layout, replace(way, local_variance=largest))) for way in ways]
+    sized = [(way, _sum_params(settings, noise.dimension, replace(way, local_variance=largest))) for way in ways]
     return min(sized, key=lambda each: each[1].upload_bytes)
 
 
@@ -259,12 +268,12 @@ def _events(noise: NoiseRequest, honest: int) -> list[DiscreteGaussianSum]:
     return events
 
 
-def _sum_params(settings: RunSettings, layout: Layout, terms: Terms) -> SumParams:
+def _sum_params(settings: RunSettings, dimension: int, terms: Terms) -> SumParams:
     try:
         demand = Demand(
-            dimension=layout.dimension,
+            dimension=dimension,
             summands=max(settings.clients, settings.holders),
-            value_bound=sum_headroom(terms, layout.dimension, settings.clients),
+            value_bound=sum_headroom(terms, dimension, settings.clients),
             holders=settings.holders,
             threshold=settings.threshold,
         )

@@ -84,7 +84,7 @@ def planned_notes(session: Session) -> Notes:
         rounds=(),
         warnings=plan.warnings,
         deviations=_injected(settings),
-        population=plan.population.line().rpartition("; ")[0],
+        population=plan.population.line(bound).rpartition("; ")[0],
         about=About(*(getattr(settings, field.name) or "" for field in fields(About))),
     )
     return Notes(_accounted(planned, plan.terms, nothing), plan.terms)
@@ -106,7 +106,7 @@ def run_record(session: Session, error: BaseException | None) -> RunRecord:
         deviations=(*session.noticed, *_tuned(session), *planned.deviations, *guesses(session.labels)),
         unfinished=tuple(unfinished),
         labels=session.labels,
-        population=standing(session.plan.population.path, session.plan.budget).line().rpartition("; ")[0],
+        population=standing(session.plan.population.path, session.plan.budget).line(bound).rpartition("; ")[0],
     )
     record = _accounted(record, session.plan.terms, spending)
     return replace(record, deviations=(*record.deviations, *unfinished.values()))
@@ -152,7 +152,7 @@ def _audit(folder: Path) -> AuditFound | None:
 
 def _unfinished_record(folder: Path) -> tuple[RunRecord, Spending]:
     notes = Notes.read(folder)
-    planned, terms = notes.planned, notes.terms
+    planned, terms = replace(notes.planned, population=""), notes.terms  # it says what was spent before the run
     spending = Spending.left(folder / planned.trust.ledger_path, planned.guarantee.delta)
     noted = {one.round: one for one in notes.rounds}
     least = terms.min_survivors - terms.assumed_colluders
@@ -254,13 +254,13 @@ def _task(plan: Plan) -> TaskFacts:
 
 def _mechanism(plan: Plan) -> Mechanism:
     terms, step = plan.terms, 2.0**-plan.terms.grid_bits
-    draws = plan.layout.dimension * plan.settings.clients * plan.settings.rounds
+    draws = plan.noise.dimension * plan.settings.clients * plan.settings.rounds
     return Mechanism(
         name=f"distributed discrete Gaussian in the secure sum{' of rotated updates' if terms.rotated else ''}",
         sampling=_sampling(plan),
         clip=terms.clip,
         grid_bits=terms.grid_bits,
-        sensitivity=step * rounded_norm(terms.clip / step, plan.layout.dimension),
+        sensitivity=step * rounded_norm(terms.clip / step, plan.noise.dimension),
         local_stddev=math.sqrt(terms.local_variance) * step,
         target_z=terms.noise_multiplier(),
         min_survivors=terms.min_survivors,

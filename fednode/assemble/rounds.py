@@ -98,6 +98,7 @@ def round_record(plan: Plan, outcome: RoundOutcome, accuracy: float | None, spen
         bytes_down=round(outcome.bytes_down),
         seconds=outcome.seconds,
         asked_again=outcome.asked_again,
+        clip=outcome.clip,
     )
 
 

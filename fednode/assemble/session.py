@@ -208,6 +208,7 @@ class Session:
             plan.noise.failure,
             noise=plan.noise,
             allocation=drawn,
+            clipping=plan.clipping,
         )
 
     def _signer(self) -> Signer:

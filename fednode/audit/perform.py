@@ -69,7 +69,7 @@ class Audit:
             size = plan.layout.dimension, plan.settings.clients
             canaries = Canaries.draw(plan.terms.unit, size, most, self.environment.rng())
             if most and len(canaries.inside) < _FEWEST:
-                raise ConfigError(f"there is room for fewer than {_FEWEST} canaries, too few to judge by: --rehearse")
+                raise ConfigError(f"fewer than {_FEWEST} canaries fit in; measure the noise alone: --rehearse")
             session = Session(plan, folder, observer, stop, ArraysOnly, self.environment, opened=opened)
             observer.started(plan.settings.rounds)
             error = run_members(session, place / "keys", lambda at, _, clip: canaries.sum_of(at.partition(), clip))
@@ -78,9 +78,9 @@ class Audit:
         return judge(plan, canaries, sums)
 
     def _plan(self, place: Path) -> Plan:
-        """The plan in this process, without faults and with all files in `place`, the population's ledger too."""
+        """The plan in this process, without faults, all clients in all rounds, a fixed clip, all files in `place`."""
         inside = {"engine": "inproc", "faults": (), "cache": "file", "metrics": None, "out": place, "population": None}
-        settings = self.settings.model_copy(update=inside)
+        settings = self.settings.model_copy(update=inside | {"rounds_per_client": None, "clip_quantile": None})
         if self.run is None:
             return plan_run(settings)
         charges = read_history(self.run / "ledger.jsonl", absent=True).entries

@@ -32,10 +32,10 @@ def audit_command(
     """Measure with made-up records whether noise and clip are what the ledger counts; no budget is spent.
 
     RUN is the folder of a finished run, such as runs/ID: it is audited with its own settings, and keeps the result as
-    audit.json. Without it, settings come from fednode.toml, variables and flags, as for `fednode run`.
+    audit.json, unless rehearsed. Without it, settings come from fednode.toml, variables and flags, as for a run.
     """
-    if run is not None and (rehearse or any(flags.values())):
-        raise ConfigError("a run is audited with its own settings, its noise included: give no other flag")
+    if run is not None and any(flags.values()):
+        raise ConfigError("a run is audited with its own settings: give no flag but --rehearse")
     config = run / "config.toml" if run else DEFAULT_FILE
     if run and not config.is_file():
         raise DataError(f"{run} has no config.toml: name the folder of a run, such as runs/ID")
@@ -48,7 +48,7 @@ def audit_command(
         result = Audit(settings, run, 0 if rehearse else MOST_CANARIES).perform(watcher, stop)
     for name, value in result.figures.items():
         say(f"{name.replace('_', ' '):<18}{value:,.5g}")
-    if run is not None:
+    if run is not None and not rehearse:
         kept = {"schema": 1, "verdict": "fail" if result.findings else "pass"} | asdict(result)
         write_whole(run / "audit.json", json.dumps(kept, indent=1).encode())
     if result.findings:

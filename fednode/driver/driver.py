@@ -35,6 +35,7 @@ class Driver:
         if node.scheme.boxed:
             self._uninformed |= {holder.name for holder in task.cohort.holders}
         self._momentum = task.optimiser.init(task.layout.dimension)
+        self._clip = task.terms.adaptive_clip
         self._refusals: dict[str, str] = {}
         """By member, why it did not take the task."""
         self._downloads = Downloads(node.parameters, task, node.clock, node.invalidated)
@@ -92,6 +93,7 @@ class Driver:
             outcome = run.run()
             if outcome.release is not None:
                 self._apply(number, outcome.release.mean)
+                self._clip = outcome.release.next_clip
         except Exception:
             self._close(number, keys, (), PATIENCE)
             raise
@@ -151,7 +153,7 @@ class Driver:
     def _terms(self, number: int, invited: frozenset[str]) -> Terms:
         """The round's terms, with a staleness that the operator may have lowered since."""
         terms = self._task.round_terms(number, self._momentum.step, self._node.ledger.dearest(invited))
-        wanted = self._node.staleness
+        terms, wanted = replace(terms, adaptive_clip=self._clip), self._node.staleness
         return terms if wanted is None else replace(terms, staleness=max(0, min(terms.staleness, wanted())))
 
     def _spec(self, number: int, key_digest: bytes, terms: Terms) -> RoundSpec:

@@ -190,8 +190,10 @@ class RoundRun:
         # divide by the public constant of the spec: dividing by the number of arrivals would change the sensitivity
         values = total.astype(np.float64)
         values = unrotate(values, self._spec.digest()) if terms.rotated else values
-        mean = values * 2.0**-terms.grid_bits / terms.divisor
-        self._release = Release(mean, receipt)
+        values, clip = values * 2.0**-terms.grid_bits, None
+        if self._task.clipping is not None:
+            values, clip = self._task.clipping.read(values, terms, len(self._round.survivors))
+        self._release = Release(values / terms.divisor, receipt, clip)
         self._download.certify(self._holders.signed())
 
     # --- how it ended
@@ -212,5 +214,6 @@ class RoundRun:
             lost = () if self._round.state is State.COLLECTING else stands.lost
             stands = replace(stands, cause=BROKEN, reason=f"broken off: {broken}", lost=lost)
         seconds = max(0.0, self._node.clock.time() - self._started)
-        variance = self._spec.terms.local_variance
-        return replace(stands, seconds=seconds, release=self._release, broken=broken, local_variance=variance)
+        variance, clip = self._spec.terms.local_variance, self._spec.terms.adaptive_clip
+        stands = replace(stands, seconds=seconds, local_variance=variance, clip=clip)
+        return replace(stands, release=self._release, broken=broken)

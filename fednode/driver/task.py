@@ -12,7 +12,7 @@ from fednode.driver.channel import Channel
 from fednode.errors import BudgetExhausted
 from fednode.observer import Progress
 from fednode.optimiser import ServerOptimiser
-from fednode.privacy import DiscreteGaussianSum, Ledger, NoiseRequest, local_variance
+from fednode.privacy import AdaptiveClip, DiscreteGaussianSum, Ledger, NoiseRequest, local_variance
 from fednode.protocol.chunks import Outline
 from fednode.protocol.cohort import Cohort
 from fednode.protocol.headroom import sum_headroom
@@ -31,6 +31,7 @@ class PlannedTask:
     `failure` is the part of one release's delta that comes from sampler and overflow, not from noise. `frozen` are
     float32 arrays of the model that are never trained; a client gets them once, and the model's digest covers them.
     `allocation` says who takes part in which round, everybody in all without one.
+    `clipping` moves the clip of the terms from round to round, which then have an `adaptive_clip`.
     Raises `ValueError` for a frozen array of another type, or with the name of a trained one.
     """
 
@@ -44,6 +45,7 @@ class PlannedTask:
     frozen: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
     noise: NoiseRequest | None = None
     allocation: Allocation = field(default=(), repr=False)
+    clipping: AdaptiveClip | None = None
 
     def __post_init__(self) -> None:
         for name, array in self.frozen.items():
@@ -85,7 +87,7 @@ class PlannedTask:
             # the weights are those of blocks, and each of these clients has one round in each block that is left
             step, left = block_of(number, len(self.allocation), len(self.noise.weights)), None
         terms = replace(self.terms, local_variance=local_variance(self.noise, charged, step=step, left=left))
-        if sum_headroom(terms, self.layout.dimension, len(self.cohort.clients)) > self.sum_params.value_bound:
+        if sum_headroom(terms, self.sum_params.dimension, len(self.cohort.clients)) > self.sum_params.value_bound:
             raise BudgetExhausted(
                 "the budget left needs more noise than the sum has room for; plan the rest as a new run"
             )
@@ -96,7 +98,7 @@ class PlannedTask:
         return DiscreteGaussianSum(
             clip=terms.clip,
             grid_bits=terms.grid_bits,
-            dimension=self.layout.dimension,
+            dimension=self.sum_params.dimension,
             local_variance=terms.local_variance,
             contributors=survivors - terms.assumed_colluders,
             failure=self.failure,

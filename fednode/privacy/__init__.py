@@ -12,6 +12,7 @@ from fednode.privacy.accountant import (
     renyi_epsilon,
     rounds_left,
 )
+from fednode.privacy.adaptive import AdaptiveClip
 from fednode.privacy.budget import Budget
 from fednode.privacy.calibrate import NoiseRequest, coarsest_grid, local_variance
 from fednode.privacy.chain import ChargeRecord, History, LedgerEntry
@@ -20,6 +21,7 @@ from fednode.privacy.ledger import Ledger, Receipt
 from fednode.privacy.mechanism import DiscreteGaussianSum
 
 __all__ = [
+    "AdaptiveClip",
     "Budget",
     "ChargeRecord",
     "DiscreteGaussianSum",

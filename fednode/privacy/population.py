@@ -1,7 +1,7 @@
 """The ledger of a population: one file that all runs over the same records charge, and what stands in it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,9 +56,10 @@ class PopulationStanding:
                 f"with your name and reason: fednode ledger limit {self.path} --epsilon X --by NAME --reason TEXT"
             )
 
-    def line(self) -> str:
-        """What a plan says of it."""
-        spent = f"epsilon {self.spent:.4f} spent by {self.runs} runs" if self.runs else "nothing spent yet"
+    def line(self, written: Callable[[float], str]) -> str:
+        """What a plan says of it, a cost as it is `written` there."""
+        runs = f"{self.runs} run{'s' * (self.runs > 1)}"
+        spent = f"epsilon {written(self.spent)} spent by {runs}" if self.runs else "nothing spent yet"
         return f"{population_name(self.path)}: {spent}, of {self.budget.epsilon:g} for all runs together; {self.path}"
 
     def warnings(self) -> list[str]:

@@ -49,6 +49,7 @@ class Terms:
     units in one client's sum, `divisor` the public number by which the opened sum is divided. `min_survivors -
     assumed_colluders` shares of noise add up to the target. An update may be computed from a model up to `staleness`
     versions older than the round's. If `rotated`, each sum is rotated as the spec's digest says before it is rounded.
+    With an `adaptive_clip`, the round's own (`fednode.privacy.adaptive`), the sum has one value beside the model's.
     """
 
     unit: str
@@ -62,6 +63,7 @@ class Terms:
     deadline: float
     staleness: int = 0
     rotated: bool = False
+    adaptive_clip: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("clip", "divisor", "deadline"):
@@ -84,6 +86,13 @@ class Terms:
             raise ValueError(f"rotated must be true or false, and false for more than {MOST_ROTATED} records")
         if not 0 <= self.staleness <= MAX_STALENESS:
             raise ValueError(f"staleness must be 0 to {MAX_STALENESS}")
+        if self.adaptive_clip is not None and not (0 < self.adaptive_clip < math.inf and self.unit == "client"):
+            raise ValueError("adaptive_clip must be finite and above zero, and the unit a client")
+
+    @property
+    def training_clip(self) -> float:
+        """The L2 bound that training is given for one unit."""
+        return self.adaptive_clip or self.clip
 
     def noise_multiplier(self, dimension: int = 0) -> float:
         """Return the least noise of a released sum over its sensitivity to one unit: z = sigma sqrt(honest) / Delta.
@@ -119,6 +128,11 @@ class RoundSpec:
             "terms": asdict(self.terms),
             "sum_params": self.sum_params.to_dict(),
         }
+
+    @property
+    def trained(self) -> int:
+        """How many values of the sum are the model's."""
+        return self.sum_params.dimension - (self.terms.adaptive_clip is not None)
 
     def digest(self) -> bytes:
         """Return 32 bytes that identify this round and all its fields."""
@@ -161,4 +175,5 @@ def _terms(data: Fields) -> Terms:
         deadline=data.number("deadline", 0.0, 1e7),
         staleness=data.integer("staleness", 0, MAX_STALENESS),
         rotated=cast(bool, data.raw().get("rotated")),
+        adaptive_clip=None if data.raw().get("adaptive_clip") is None else data.number("adaptive_clip", 0.0, math.inf),
     )

@@ -36,7 +36,7 @@ class RoundRecord:
     arrived and were kept. `epsilon_after` and `renyi_after` are cumulative; a round that was `charged`
     leaves them as they are where others of its clients have paid more. Bytes are means over clients.
     `asked_again` counts how often clients were asked once more for an update that had found no room. `model_digest` is
-    that of the model that was saved after the round, "" if none was.
+    that of the model that was saved after the round, "" if none was. `clip` is an adaptive clip in this round.
     """
 
     round: int
@@ -60,6 +60,7 @@ class RoundRecord:
     asked_again: int = 0
     charged: bool = False
     model_digest: str = ""
+    clip: float | None = None
 
     @property
     def released(self) -> bool:

@@ -175,6 +175,9 @@ class SettingFields(BaseModel):
         _PRIVACY, "record", "What the budget protects: one record, one customer of a client, or one client."
     )
     clip: Real = _setting(_PRIVACY, 1.0, "L2 bound on what one unit adds, as on a record's gradient.", gt=0, le=1e6)
+    clip_quantile: Real | None = _setting(
+        _PRIVACY, None, "Share of updates that an adaptive clip leaves whole; it begins at clip.", gt=0, lt=1
+    )
     grid_bits: Whole | None = _setting(
         _PRIVACY, None, "Rounding to multiples of 2^-BITS [default: what costs neither noise nor bytes].", ge=0, le=40
     )

@@ -67,6 +67,11 @@ def _unit(settings: SettingFields) -> Iterator[ClashError]:
             "customer_column would do nothing: the run protects a record; set unit to customer or client, or leave "
             "customer_column out",
         )
+    if settings.clip_quantile is not None and settings.unit != "client":
+        yield ClashError(
+            ("clip_quantile", "unit"),
+            f"clip_quantile is of clients' updates, but unit is {settings.unit}: set unit to client, or leave it out",
+        )
 
 
 def _committee(settings: SettingFields) -> Iterator[ClashError]:

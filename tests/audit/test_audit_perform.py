@@ -74,6 +74,12 @@ def test_a_rehearsal_measures_the_noise_alone(tmp_path):
     assert "mu" not in figures and figures["noise_error"] == pytest.approx((2 / (2 * 2_103)) ** 0.5)
 
 
+def test_clients_that_take_part_in_some_rounds_are_all_audited_in_all(tmp_path):
+    settings = {"clients": 12, "rounds": 4, "rounds_per_client": 2, "min_survivors": 4, "assumed_colluders": 1}
+    result = small_audit(tmp_path, 0, **settings)
+    assert (result.figures["rounds"], result.figures["clients"], result.findings) == (4, 12, ())
+
+
 def test_colluders_whom_the_ledger_leaves_out_make_room(tmp_path):
     figures = small_audit(tmp_path, assumed_colluders=2).figures
     assert abs(figures["mu"] - figures["ledger_mu"] * 0.5**0.5) < 3 * figures["mu_error"]

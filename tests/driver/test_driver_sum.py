@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.cohort import FakeCohort, Size, opened_sum, silent
+from kit.cohort import FakeCohort, Size, last_asked, opened_sum, silent
 
 from fednode.members import least_threshold
+from fednode.protocol.headroom import unrotate
+from fednode.protocol.requests import read_spec
 from fednode_crypto import scheme
 
 VECTORS = st.sampled_from(["zero", "tiny", "some", "full"])
@@ -97,3 +99,33 @@ def test_a_rotated_spike_is_nowhere_large_on_the_way_and_comes_back_in_its_place
     assert np.abs(steps).max() < 14 < 18 < mean[4_321] < 46
     assert np.abs(np.delete(mean, 4_321)).max() < 14
     assert np.linalg.norm(steps) == pytest.approx(np.linalg.norm(mean))
+
+
+def test_an_adaptive_clip_follows_the_bits_of_those_who_arrive_and_the_mean_is_in_model_units(tmp_path):
+    size = Size(clients=7, dimension=300, rotated=True, records=1, min_survivors=3, adaptive_clip=100.0)
+    cohort = FakeCohort(tmp_path, size)
+    cohort.learned = dict.fromkeys(size.client_names, np.eye(1, 300, 123)[0] * 90.0)
+    cohort.tell("client-2", silent, rounds={1})
+    driver, clip, share = cohort.begun(), 100.0, 0.14
+    for number, survivors in ((1, 6), (2, 7)):
+        outcome = driver.run_round(number)
+        assert len(outcome.survivors) == survivors and outcome.clip == pytest.approx(clip)
+        spec, _ = read_spec("open", last_asked(cohort, "open"))
+        total = unrotate(cohort.sum_of(outcome.survivors) * 2.0**-8, spec.digest())
+        assert total.shape == (301,)
+        # of clip 1 in all, sqrt(1 - s^2) is the update's part
+        assert np.allclose(outcome.release.mean, total[:-1] * clip / np.sqrt(1 - share**2))
+        within = (total[-1] / (share * survivors) + 1) / 2
+        # the default task has 8 rounds: 12 / 8
+        clip *= np.exp(-1.5 * (np.clip(within, 0, 1) - 0.5))
+        assert outcome.release.next_clip == pytest.approx(clip)
+
+
+def test_a_round_that_fails_leaves_an_adaptive_clip_as_it_is(tmp_path):
+    cohort = FakeCohort(tmp_path, Size(records=1, adaptive_clip=3.0))
+    cohort.learned = dict.fromkeys(cohort.size.client_names, np.zeros(5))
+    driver = cohort.begun()
+    for name in ("client-1", "client-2"):
+        cohort.tell(name, silent, rounds={1})
+    first, second = driver.run_round(1), driver.run_round(2)
+    assert first.cause == "too-few-survivors" and first.clip == second.clip == 3.0 != second.release.next_clip

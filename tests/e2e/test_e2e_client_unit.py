@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from kit.smallrun import messages, report_of, small_run
 
 from fednode.privacy import DiscreteGaussianSum, epsilon
@@ -45,3 +46,29 @@ def test_clients_in_two_of_six_rounds_pay_for_two_and_the_report_says_what_outsi
     }
     assert report["guarantee"]["epsilon"] == max(per_client.values()) <= 8.0
     assert "against those who do not know who took part" in report["mechanism"]["sampling"]
+
+
+@pytest.mark.thorough
+def test_a_first_clip_hundreds_of_times_too_large_is_mended_by_an_adaptive_one_at_the_same_price(tmp_path):
+    (more := tmp_path / "more").mkdir()
+    settings = {"data": str(messages(more, 800)), "clients": 40, "unit": "client", "features": 32, "rounds": 12}
+    settings |= {"learning_rate": 1.0, "clip": 300.0}
+    (of_fixed := tmp_path / "fixed").mkdir()
+    (of_adaptive := tmp_path / "adaptive").mkdir()
+    fixed = report_of(small_run(of_fixed, **settings).folder)
+    result = small_run(of_adaptive, **settings, clip_quantile=0.5)
+    adaptive = report_of(result.folder)
+    learned = {
+        name: sum(one["accuracy"] for one in report["rounds"][-3:]) / 3
+        for name, report in (("fixed", fixed), ("adaptive", adaptive))
+    }
+    assert learned["adaptive"] > learned["fixed"] + 0.1
+    clips = [one["clip"] for one in adaptive["rounds"]]
+    assert clips[0] == 300.0 and clips[-1] < 30.0 and {one["clip"] for one in fixed["rounds"]} == {None}
+    # neither the clip that is charged nor the price is another; the sum has one coordinate more
+    prices = [report["guarantee"]["epsilon"] for report in (fixed, adaptive)]
+    assert prices[0] == pytest.approx(prices[1], rel=1e-3) and prices[1] <= 8.0
+    assert adaptive["mechanism"]["clip"] == fixed["mechanism"]["clip"] == 300.0
+    sizes = [report["trust"]["sum_params"]["dimension"] for report in (fixed, adaptive)]
+    assert sizes[1] == sizes[0] + 1 == adaptive["task"]["dimension"] + 1
+    assert "followed a noisy quantile" in (result.folder / "report.html").read_text()

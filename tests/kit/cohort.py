@@ -25,7 +25,7 @@ from fednode.driver import Driver, Node, PlannedTask, Reply, Request, RoundOutco
 from fednode.errors import PeerFault, StoreError
 from fednode.members import member_names
 from fednode.optimiser import ServerOptimiser
-from fednode.privacy import Budget, Ledger
+from fednode.privacy import AdaptiveClip, Budget, Ledger
 from fednode.protocol.envelope import Envelope, Topic
 from fednode.protocol.model import Basis, Layout
 from fednode.protocol.requests import frame_kind, read_round_request, read_spec
@@ -58,10 +58,11 @@ class Size:
     colluders: int = 1
     staleness: int = 0
     rotated: bool = False
+    adaptive_clip: float | None = None
 
     def terms(self) -> Terms:
         return Terms(
-            unit="record",
+            unit="record" if self.adaptive_clip is None else "client",
             clip=1.0,
             grid_bits=8,
             local_variance=1 << 16,
@@ -72,6 +73,7 @@ class Size:
             deadline=60.0,
             staleness=self.staleness,
             rotated=self.rotated,
+            adaptive_clip=self.adaptive_clip,
         )
 
     @cache  # noqa: B019 - a size is a value, and there are few
@@ -80,7 +82,8 @@ class Size:
         signal = terms.max_records * (1 << terms.grid_bits) + 1
         bound = self.clients * signal + noise_tail(self.clients * terms.local_variance, 1 << 20)
         summands = max(self.clients, self.holders)
-        return plan(self.scheme, Demand(self.dimension, summands, bound, self.holders, self.threshold))
+        dimension = self.dimension + (self.adaptive_clip is not None)
+        return plan(self.scheme, Demand(dimension, summands, bound, self.holders, self.threshold))
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -219,7 +222,9 @@ class FakeCohort:
             if isinstance(joined, bytes):
                 return joined
             self.trained_from[client.folder.name] = joined.basis
-            return client.answer(spec, lambda: FakeSum(self.learned[client.folder.name], self.size.records))
+            clip, unit = spec.terms.training_clip, spec.terms.unit
+            learned = self.learned[client.folder.name]
+            return client.answer(spec, lambda: FakeSum(learned, self.size.records, clip, unit))
         except PeerFault as fault:
             return client.refuse(spec, fault)
         except StoreError as error:
@@ -264,9 +269,9 @@ class FakeCohort:
     def task(self, rounds: int = 8) -> PlannedTask:
         layout = Layout(("w",), ((self.size.dimension,),))
         optimiser = ServerOptimiser(rounds, path=1.0)
-        return PlannedTask(
-            TASK, self.cohort, self.size.terms(), self.size.sum_params(), layout, optimiser, 1e-30, self.frozen
-        )
+        rule = None if self.size.adaptive_clip is None else AdaptiveClip(0.5, rounds)
+        sizes = self.size.terms(), self.size.sum_params(), layout, optimiser
+        return PlannedTask(TASK, self.cohort, *sizes, 1e-30, self.frozen, clipping=rule)
 
     def node(self, epsilon: float = 1e6, stop: Callable[[], bool] = lambda: False) -> Node:
         budget = Budget(epsilon, 1e-5)

@@ -74,7 +74,7 @@ def test_what_is_not_finite_is_refused(bad):
 
 @pytest.mark.parametrize("clip", [1.0001, 2.0, 0.0, -1.0, float("nan"), float("inf")])
 def test_records_clipped_to_another_bound_are_refused(clip):
-    with pytest.raises(ValueError, match="charged for 1"):
+    with pytest.raises(ValueError, match="the round's clip is 1"):
         bound(FakeSum(np.zeros(5), clip=clip), TERMS)
 
 

@@ -20,6 +20,7 @@ from kit.sample_record import sample_record
 from fednode.assemble.planning import plan_run
 from fednode.errors import BudgetExhausted
 from fednode.privacy import (
+    AdaptiveClip,
     Budget,
     DiscreteGaussianSum,
     Ledger,
@@ -144,6 +145,18 @@ def test_row_5_vectors_of_the_clip():
     assert not found[3].vector[:6].any() and found[3].clipped == 0
     with pytest.raises(ValueError):
         Layout.of({"w": np.zeros(3, np.float32), "n": np.array(500)})
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("first", [0.01, 100.0])
+def test_row_5_an_adaptive_clip_a_hundred_times_too_small_or_large_comes_to_the_quantile(first, quantile):
+    norms, noise = np.random.default_rng(5).lognormal(0.0, 0.5, 200), np.random.default_rng(6)
+    rule, clips = AdaptiveClip(quantile, 200), [first]
+    for _ in range(200):
+        # 0.05 is the error of the share that the bit is made for
+        clips.append(rule.next_clip(clips[-1], np.mean(norms <= clips[-1]) + noise.normal(0.0, 0.05)))
+    assert np.median(clips[150:]) == pytest.approx(np.quantile(norms, quantile), rel=0.05)
+    assert max(clips[150:]) / min(clips[150:]) < 1.5
 
 
 @pytest.mark.parametrize(("bits", "most"), [(12, 1.0052), (16, 1.00012)])

@@ -1,6 +1,6 @@
 """Bugs that other systems had, a test each, named after what went wrong there: ours does not have it.
 
-Adaptive clipping, samplers and optimiser state that samples are not offered: rows 1, 17, 26, 27, 28 have no test here.
+Samplers and optimiser state that samples are not offered: rows 17, 26, 27, 28 have no test here.
 """
 
 import math
@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from fednode.assemble.planning import plan_run
 from fednode.errors import BudgetExhausted, ConfigError
 from fednode.privacy import (
+    AdaptiveClip,
     Budget,
     DiscreteGaussianSum,
     Ledger,
@@ -46,6 +47,20 @@ def shares(z: float, planned: int, arrived: int | None = None) -> DiscreteGaussi
 
 def terms(**changes: object) -> Terms:
     return replace(Size().terms(), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("first", "right", "inverted"),
+    [(0.1, 0.9777, 0.00025), (0.9, 0.9848, 0.0041), (1.1, 1.0154, 292), (10, 1.0228, 4034)],
+)
+def test_bug_1_an_adaptive_clip_finds_the_median_and_does_not_run_away(first, right, inverted):
+    norms, clip, wrong, rule = 0.525 + 0.05 * np.arange(20), first, first, AdaptiveClip(0.5, 60)
+    for _ in range(60):
+        clip = rule.next_clip(clip, np.mean(norms <= clip))
+        # what was sent there says that an update was clipped, and the same rule is followed
+        wrong = rule.next_clip(wrong, np.mean(norms > wrong))
+    assert clip == pytest.approx(right, abs=1e-4)
+    assert wrong == pytest.approx(inverted, rel=0.03)
 
 
 def test_bug_2_an_update_of_zeros_divides_nothing_by_zero():

@@ -28,6 +28,7 @@ CHANGED_TERMS = {
     "deadline": 61.0,
     "staleness": 1,
     "rotated": True,
+    "adaptive_clip": 2.0,
 }
 OTHER_SUM = plan("bfv", Demand(dimension=11, summands=4, value_bound=1_000, holders=3, threshold=2))
 CHANGED = {
@@ -61,8 +62,11 @@ def test_every_field_is_in_the_digest():
         if name != "terms":
             variants[name] = replace(SPEC, **{name: CHANGED[name]})
     for name in (field.name for field in fields(Terms)):
-        variants[f"terms.{name}"] = replace(SPEC, terms=replace(TERMS, **{name: CHANGED_TERMS[name]}))
-    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 19
+        # an adaptive clip is for the client unit alone, which is another digest already
+        both = {"unit": "client", "max_records": 1} if name == "adaptive_clip" else {}
+        variants[f"terms.{name}"] = replace(SPEC, terms=replace(TERMS, **both, **{name: CHANGED_TERMS[name]}))
+    variants["client"] = replace(SPEC, terms=replace(TERMS, unit="client", max_records=1))
+    assert len({variant.digest() for variant in variants.values()}) == len(variants) == 21
     for variant in variants.values():
         assert read(variant) == variant
 
@@ -129,6 +133,14 @@ HOSTILE_TERMS = {
 def test_a_hostile_term_is_malformed(name, value):
     document = SPEC.to_dict()
     must_be_refused(document | {"terms": document["terms"] | {name: value}})
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, -1.0, math.nan, math.inf, -math.inf, 1, True, "1.0"])
+def test_an_adaptive_clip_that_is_no_positive_number_is_malformed(value):
+    of_a_client = SPEC.to_dict()["terms"] | {"unit": "client", "max_records": 1}
+    assert RoundSpec.from_fields(Fields(SPEC.to_dict() | {"terms": of_a_client | {"adaptive_clip": 1e-300}}))
+    must_be_refused(SPEC.to_dict() | {"terms": of_a_client | {"adaptive_clip": value}})
+    must_be_refused(SPEC.to_dict() | {"terms": SPEC.to_dict()["terms"] | {"adaptive_clip": 1.0}})
 
 
 def test_hostile_sum_parameters_are_malformed():

@@ -30,7 +30,7 @@ def test_schema_version_3_has_these_fields() -> None:
     entry = json.loads(render_json(sample_record()))["run"]["rounds"][4]
     assert SCHEMA_VERSION == 3
     assert " ".join(sorted(entry)) == (
-        "accuracy asked_again bytes_down bytes_up charged discarded epsilon_after holders_answered "
+        "accuracy asked_again bytes_down bytes_up charged clip discarded epsilon_after holders_answered "
         "holders_silent invited lost model_digest noise_added noise_planned outcome reason rejected "
         "renyi_after round seconds survivors"
     )

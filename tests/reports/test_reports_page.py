@@ -89,7 +89,7 @@ def test_it_starts_with_five_lines_and_then_the_statement(page: Page) -> None:
     assert "all 18 published models" in lines["Guarantee"] and "23.7 %" in lines["Guarantee"]
     assert "Epsilon is 7.874 at delta 1e-5." in lines["Guarantee"]
     assert "2 records: epsilon 18.31; 5 records: epsilon 64.2; 10 records: no finite epsilon." in lines["For whom"]
-    assert "One person can be several" in lines["For whom"]
+    assert "A person may have more than one" in lines["For whom"]
     assert lines["Budget left"].startswith("0.126 of epsilon 8: 1 more round like the last fits.")
     assert "All runs on the same records: support: epsilon 9.1 spent by 2 runs, of 20 for all" in lines["Budget left"]
     assert lines["Kind"].startswith("A study on one machine") and "not signed" in lines["Who signs"]

@@ -57,6 +57,7 @@ def test_survivors_are_accepted_exactly_when_two_honest_ones_are_left(clients, s
         ({"faults": ["dead@3:client-01"]}, "befalls a holder"),
         ({"faults": ["slow@21:client-01"]}, "begins after the last round, 20"),
         ({"faults": 3}, "valid tuple"),
+        ({"clip_quantile": 0.5}, "set unit to client"),
     ],
 )
 def test_contradictions_are_refused(values, words):
@@ -73,6 +74,8 @@ def test_contradictions_are_refused(values, words):
         ("grid_bits", 41),
         ("clip", 0),
         ("clip", float("inf")),
+        ("clip_quantile", 0),
+        ("clip_quantile", 1),
         ("epsilon", float("nan")),
         ("delta", 0),
         ("seed", -1),

@@ -221,7 +221,7 @@ class Client:
 
 def _bounded(spec: RoundSpec, train: Callable[[], ClippedSum]) -> tuple[Bounded, str | None]:
     """The bounded result of training; or zeros, and the type of the error that tells why."""
-    dimension = spec.sum_params.dimension
+    dimension = spec.trained
     try:
         total = train()
         if total.vector.shape != (dimension,) or total.vector.dtype != np.float64:
@@ -234,7 +234,7 @@ def _bounded(spec: RoundSpec, train: Callable[[], ClippedSum]) -> tuple[Bounded,
         log.exception("training failed, so zeros are sent")
         failed = type(error).__name__
     # outside the except clause, so that the memory that the error's traceback holds is free
-    return nothing(spec.terms, dimension), failed
+    return nothing(spec.terms, spec.sum_params.dimension), failed
 
 
 def refusal(folder: KeyFolder, about: Topic, fault: PeerFault) -> bytes:

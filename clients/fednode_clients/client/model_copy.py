@@ -72,10 +72,10 @@ class ModelCopyStore:
         client's own check of the model raises. No data have been looked at.
         """
         outline = Outline.from_bytes(parts.get("model", b""))
-        if outline.trained.dimension != spec.sum_params.dimension:
+        if outline.trained.dimension != spec.trained:
             raise PeerFault(
                 Reason.WRONG_SHAPE,
-                f"{outline.trained.dimension} trained values, the sum is of {spec.sum_params.dimension}",
+                f"{outline.trained.dimension} trained values, the sum is of {spec.trained}",
             )
         _check(outline, chunks)
         held = self._held(spec.task)

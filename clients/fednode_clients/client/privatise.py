@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fednode.privacy.adaptive import with_bit
 from fednode.protocol.guarantees import Bounded, Noised, Sealed
 from fednode.protocol.headroom import coordinate_limit, rotate
 from fednode.protocol.spec import RoundSpec, Terms
@@ -42,24 +43,23 @@ class ClippedSum(Protocol):
 def bound(total: ClippedSum, terms: Terms) -> Bounded:
     """The sum, projected onto the ball of radius clip * max_records.
 
-    Guarantee: one unit moves the result by at most `clip`, since projecting onto a ball moves no two points apart, and
-    floats by less than max_records * clip * 2^-46 more, which is in what `clipped_gradient_sum` keeps back. A client
-    with more units than `max_records` has the weight of `max_records`. Raises `ValueError` if the sum is not finite, or
-    if another unit was clipped, or to another bound: `clipped_gradient_sum` with these terms gives neither.
+    Guarantee: one unit moves the result by at most `clip`, as a projection moves no two points apart, and floats by
+    less than max_records * clip * 2^-46 more, which `clipped_gradient_sum` keeps back. More units than `max_records`
+    weigh as many. Raises `ValueError` for a sum that is not finite, of another unit or clip.
     """
     if total.unit != terms.unit:
         raise ValueError(f"training bounds each {total.unit}, and the round protects each {terms.unit}")
-    if not 0.0 < total.clip <= terms.clip:
-        raise ValueError(f"{total.unit}s were clipped to {total.clip}, the round is charged for {terms.clip}")
+    if not 0.0 < total.clip <= terms.training_clip:
+        raise ValueError(f"{total.unit}s were clipped to {total.clip}, the round's clip is {terms.training_clip}")
+    vector = total.vector if terms.adaptive_clip is None else with_bit(total.vector, total.clip, terms)
     with np.errstate(over="ignore"):
         # added in pairs: the error of the norm is below 2^-48 of it
-        norm = math.sqrt(float(np.square(total.vector).sum()))
+        norm = math.sqrt(float(np.square(vector).sum()))
     # projecting a sum whose norm overflows would give zero, far from its neighbours
     if not math.isfinite(norm):
         raise ValueError("the sum is not finite; count a record that is not finite as zero before adding it")
     radius = terms.clip * terms.max_records * _ULP_GUARD
-    vector = total.vector if norm <= radius else total.vector * (radius / norm)
-    return Bounded(vector, terms.clip, terms.max_records)
+    return Bounded(vector if norm <= radius else vector * (radius / norm), terms.clip, terms.max_records)
 
 
 def nothing(terms: Terms, dimension: int) -> Bounded:

@@ -2,8 +2,8 @@
 
 Guarantee: replacing everything that one client holds by zero moves the vector by at most `clip` in L2 norm, however far
 training moved the parameters: the vector is clipped once, as a whole, and one that is not finite counts as zero. So any
-optimiser, any number of epochs and steps, and any module are right, also those that mix the records of a batch. Where
-training raises, or replaces or freezes parameters, there is an error and no vector; the client then sends noise alone.
+optimiser, epochs, steps and module are right, also one that mixes records. Where training raises, replaces or freezes
+parameters, this raises, and the client sends noise alone.
 """
 
 import os
