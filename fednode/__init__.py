@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fednode import flower
     from fednode.errors import FednodeError
     from fednode.front.comparison import compare
     from fednode.front.models import prepare_model
@@ -22,6 +23,7 @@ __all__ = [
     "Run",
     "Task",
     "compare",
+    "flower",
     "gradient_sum",
     "load",
     "local_update",
@@ -44,6 +46,8 @@ _WHERE = {
 
 def __getattr__(name: str) -> object:
     # imported when used: the command line and members need none of it
+    if name == "flower":
+        return import_module("fednode.flower")
     if name not in _WHERE:
         raise AttributeError(f"module 'fednode' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -34,7 +34,19 @@ from fednode.protocol.signed_requests import sign_request
 from fednode.reasons import Reason
 from fednode.records import CHUNKS, SEAL, frame_of, seal_in, to_arrays, to_content
 
-__all__ = ["ArrayRecord", "Context", "FedNodeStrategy", "Grid", "GridChannel", "MetricRecord", "ServerApp", "to_arrays"]
+__all__ = [
+    "ArrayRecord",
+    "ConfigRecord",
+    "Context",
+    "DriverStrategy",
+    "Grid",
+    "GridChannel",
+    "MetricRecord",
+    "Result",
+    "ServerApp",
+    "Strategy",
+    "to_arrays",
+]
 """Includes Flower's types, so that callers need not import Flower: as few files as possible do."""
 
 log = logging.getLogger("fednode.server")
@@ -172,7 +184,7 @@ class GridChannel:
             return Reply(name, tag, b"", str(fault))
 
 
-class FedNodeStrategy(Strategy):
+class DriverStrategy(Strategy):
     """Flower's strategy interface over the driver: only `start` works.
 
     `signer` has the node's own key, which the task's cohort names.
@@ -283,7 +295,7 @@ class FedNodeStrategy(Strategy):
 
     def configure_train(self, *_: object, **__: object) -> NoReturn:
         """Raise `RuntimeError`, as all hooks do: updates are folded sealed, and evaluation by clients has no noise."""
-        raise RuntimeError("call FedNodeStrategy.start(); it does not use the hooks of a strategy")
+        raise RuntimeError("call DriverStrategy.start(); it does not use the hooks of a strategy")
 
     aggregate_train = configure_evaluate = aggregate_evaluate = configure_train
 

@@ -24,7 +24,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from fednode.errors import PeerFault, StoreError
+from fednode.errors import ConfigError, PeerFault, StoreError
 from fednode.protocol.envelope import Topic
 from fednode.protocol.model import Layout
 from fednode.protocol.requests import read_spec
@@ -39,6 +39,7 @@ from fednode_clients.keyfolder.authentic import require_authentic
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_clients.keyfolder.tasks import topic
 from fednode_clients.membership import UNREADABLE, MemberParts, Members, NodeContext, claimed, fault_of
+from fednode_clients.training.local import LocalUpdate, clipped
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -135,6 +136,26 @@ def sealing_mod(members: Members) -> Mod:
         return Message(to_content(update), reply_to=message)
 
     return mod
+
+
+def moved_mod(message: Message, context: Context, call_next: Call) -> Message:
+    """A mod for training functions that return an ordinary reply of FedAvg: how far the arrays moved, clipped.
+
+    With another unit than client, and for metrics beside the number of examples, the reply is refused by `ConfigError`:
+    then zeros are sent, and the member's log says why.
+    """
+    before, reply = arrays_of(message.content), call_next(message, context)
+    if not reply.has_content() or _SUM in reply.content or ARRAYS not in reply.content:
+        return reply
+    metrics = {name for record in reply.content.metric_records.values() for name in record} - {"num-examples"}
+    if metrics:
+        raise ConfigError(f"{', '.join(sorted(metrics))}: metrics would leave without noise; return arrays alone")
+    layout, after = Layout.of(before), arrays_of(reply.content)
+    if not before.keys() <= after.keys():
+        raise ConfigError(f"the reply lacks {', '.join(sorted(before.keys() - after.keys()))} of the trained arrays")
+    moved = layout.flatten(before) - layout.flatten({name: after[name] for name in before})
+    clip = clip_of(message)
+    return Message(gradient_sum(LocalUpdate(clipped(moved, clip), clip), before), reply_to=message)
 
 
 def clip_of(message: Message) -> float:

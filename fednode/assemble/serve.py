@@ -61,7 +61,13 @@ def node_app(workload: Workload | None = None) -> "ServerApp":
     return build_server_app(main)
 
 
-def serve(grid: "Grid", flower_run: int, config: RunConfig, workload: Workload | None = None) -> RunResult:
+def serve(
+    grid: "Grid",
+    flower_run: int,
+    config: RunConfig,
+    workload: Workload | None = None,
+    test: Evaluator | None = None,
+) -> RunResult:
     """Run the task of this run config over `grid` and write the reports.
 
     Raises `ConfigError`, `DataError` or `StoreError` for what is wrong before the first round.
@@ -76,6 +82,8 @@ def serve(grid: "Grid", flower_run: int, config: RunConfig, workload: Workload |
     observer = Unfailing(LineObserver(_write_line))
 
     def evaluator() -> Evaluator:
+        if test is not None:
+            return test
         return ArraysOnly() if workload else find_study(settings.study).evaluator(settings)
 
     session = Session(plan, folder, observer, StopFile(folder), evaluator, Environment(clock=SystemClock()))

@@ -159,7 +159,7 @@ class Session:
             yield stores
 
     def _train(self, grid: "Grid", node: Callable[[Channel], Node], ledger: Ledger, evaluator: Evaluator) -> None:
-        from fednode.server import FedNodeStrategy, accuracy_record, named_arrays, to_arrays
+        from fednode.server import DriverStrategy, accuracy_record, named_arrays, to_arrays
 
         def seen(outcome: RoundOutcome, metrics: "MetricRecord | None") -> None:
             accuracy = None if metrics is None else float(str(metrics["accuracy"]))
@@ -178,7 +178,7 @@ class Session:
         if initial is None:
             initial = np.zeros(self.plan.layout.dimension)
         self.observer.phase("calling the members")
-        FedNodeStrategy(self._task(), self._signer(), node, seen, self._notice).start(
+        DriverStrategy(self._task(), self._signer(), node, seen, self._notice).start(
             grid,
             to_arrays(self.plan.layout.unflatten(initial)),
             num_rounds=self.plan.settings.rounds,

@@ -22,6 +22,31 @@ if TYPE_CHECKING:
     from fednode_clients.membership import NodeContext
 
 
+class ModelTest:
+    """Measures a model on a test set, if there is one, and saves its arrays; `fednode.assemble.study.Evaluator`."""
+
+    def __init__(self, task: Task, test: ClientData | None) -> None:
+        self._test, self._module = test, task.module()
+
+    def hits(self, arrays: Arrays) -> Mapping[str, tuple[int, int]]:
+        """For each class of the test records: how many the model gets right, of how many; none unless it classifies."""
+        test = self._test
+        if test is None or test.targets.ndim != 1 or test.targets.dtype.kind not in "iu":
+            return {}
+        scores = outputs_of(loaded(self._module, arrays), test.inputs)
+        if scores.ndim != 2:
+            return {}
+        right = scores.argmax(axis=1) == test.targets
+        return {
+            str(label): (int(right[test.targets == label].sum()), int((test.targets == label).sum()))
+            for label in np.unique(test.targets).tolist()
+        }
+
+    def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
+        """Write model.safetensors. Raises `StoreError`."""
+        ArraysOnly().save(folder, arrays, run_id)
+
+
 class PythonStudy:
     """A simulation's study: each client's records in memory; `fednode.assemble.study.Study`."""
 
@@ -44,28 +69,10 @@ class PythonStudy:
             warnings=tuple(unusable(self._clients)),
         )
 
-    def evaluator(self, settings: RunSettings) -> "PythonStudy":
-        """This; it has its test records loaded."""
+    def evaluator(self, settings: RunSettings) -> "ModelTest":
+        """The test set, which is in memory."""
         del settings
-        return self
-
-    def hits(self, arrays: Arrays) -> Mapping[str, tuple[int, int]]:
-        """For each class of the test records: how many the model gets right, of how many; none unless it classifies."""
-        test = self._test
-        if test is None or test.targets.ndim != 1 or test.targets.dtype.kind not in "iu":
-            return {}
-        scores = outputs_of(loaded(self._module, arrays), test.inputs)
-        if scores.ndim != 2:
-            return {}
-        right = scores.argmax(axis=1) == test.targets
-        return {
-            str(label): (int(right[test.targets == label].sum()), int((test.targets == label).sum()))
-            for label in np.unique(test.targets).tolist()
-        }
-
-    def save(self, folder: Path, arrays: Mapping[str, NDArray[np.float32]], run_id: str) -> None:
-        """Write model.safetensors. Raises `StoreError`."""
-        ArraysOnly().save(folder, arrays, run_id)
+        return ModelTest(self.task, self._test)
 
     def train(self, place: "NodeContext", arrays: Arrays, clip: float) -> "ClippedSum":
         """What this client's records give at these parameters, clipped as the task's unit says."""

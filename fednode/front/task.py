@@ -90,13 +90,13 @@ class Task:
             workload = replace(workload, summary=f"{_ASSUMED} {self.unit}s at each client, as nothing else was named")
         return plan_task(settings, workload)
 
-    def settings(self, clients: int) -> RunSettings:
-        """All settings of a run with so many clients. Raises `ConfigError`."""
+    def settings(self, clients: int, more: Mapping[str, object] | None = None) -> RunSettings:
+        """All settings of a run with so many clients; `more` goes before `options`. Raises `ConfigError`."""
         named = {name: getattr(self, name) for name in ("unit", "epsilon", "delta", "rounds", "clip")}
         twice = sorted(named.keys() & self.options.keys())
         if twice:
             raise ConfigError(f"options hold {', '.join(twice)}: give it to Task by its own name")
-        return resolve(None, {}, {"study": PYTHON, "clients": clients, **named, **self.options})
+        return resolve(None, {}, {"study": PYTHON, "clients": clients, **named, **self.options, **(more or {})})
 
     def workload(self) -> Workload:
         """The arrays that are trained, and the public numbers."""

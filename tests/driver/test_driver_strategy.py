@@ -17,7 +17,7 @@ from fednode.inproc import InProcGrid
 from fednode.protocol.envelope import Topic
 from fednode.protocol.requests import frame_kind, hello_request
 from fednode.records import arrays_of, frame_of, to_content
-from fednode.server import FedNodeStrategy, GridChannel, accuracy_record, named_arrays, to_arrays
+from fednode.server import DriverStrategy, GridChannel, accuracy_record, named_arrays, to_arrays
 from fednode_clients.keyfolder.folder import KeyFolder
 from fednode_crypto.identity import SigningKey
 
@@ -42,8 +42,8 @@ def grid_of(cohort: FakeCohort, odd=None, without=()) -> InProcGrid:
     return InProcGrid(app, names, {})
 
 
-def strategy_of(cohort: FakeCohort, seen=None, **node) -> FedNodeStrategy:
-    return FedNodeStrategy(
+def strategy_of(cohort: FakeCohort, seen=None, **node) -> DriverStrategy:
+    return DriverStrategy(
         cohort.task(),
         cohort.signer,
         lambda channel: replace(cohort.node(**node), channel=channel),
@@ -61,11 +61,11 @@ def cohort(tmp_path):
 
 
 def test_start_is_flowers_start():
-    ours, theirs = inspect.signature(FedNodeStrategy.start), inspect.signature(Strategy.start)
+    ours, theirs = inspect.signature(DriverStrategy.start), inspect.signature(Strategy.start)
     assert [(p.name, p.kind, p.default) for p in ours.parameters.values()] == [
         (p.name, p.kind, p.default) for p in theirs.parameters.values()
     ]
-    assert issubclass(FedNodeStrategy, Strategy)
+    assert issubclass(DriverStrategy, Strategy)
 
 
 @pytest.mark.parametrize("hook", ["configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate"])

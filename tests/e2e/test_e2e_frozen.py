@@ -18,7 +18,7 @@ from fednode.protocol.headroom import sum_headroom
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, to_content
-from fednode.server import FedNodeStrategy, named_arrays, to_arrays
+from fednode.server import DriverStrategy, named_arrays, to_arrays
 from fednode.stores import ParameterStore, UpdateStore, parameter_limits
 from fednode_clients.membership import MemberParts, Members
 from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods, query_of
@@ -74,7 +74,7 @@ def run(root, *, forgetful: bool, staleness: int = 0):
     grid = InProcGrid(app_of(forgetful=forgetful, seen=seen), names, config)
     with Ledger.open(root / "ledger.jsonl", Budget(1e6, 1e-5), clock, task.name) as ledger:
         start = to_arrays({"head": np.zeros(8, dtype=np.float32)} | BODY)
-        result = FedNodeStrategy(task, enrolled.signer, node, lambda *told: rounds.append(told)).start(
+        result = DriverStrategy(task, enrolled.signer, node, lambda *told: rounds.append(told)).start(
             grid, start, num_rounds=3
         )
     return [outcome for outcome, _ in rounds], named_arrays(result.arrays), seen

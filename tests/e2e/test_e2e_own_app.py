@@ -16,7 +16,7 @@ from fednode.privacy import Budget, Ledger
 from fednode.protocol.model import Layout
 from fednode.protocol.spec import Terms
 from fednode.records import arrays_of, to_content
-from fednode.server import FedNodeStrategy, accuracy_record, named_arrays, to_arrays
+from fednode.server import DriverStrategy, accuracy_record, named_arrays, to_arrays
 from fednode.stores import ParameterStore, UpdateStore
 from fednode_clients.membership import MemberParts, Members
 from fednode_clients.mods import clip_of, gradient_sum, node_context, privacy_mods, query_of
@@ -82,7 +82,7 @@ def test_a_network_of_ones_own_is_trained_by_the_mods(tmp_path):
     grid = InProcGrid(own_app(), names, config)
     seen = []
     with Ledger.open(tmp_path / "ledger.jsonl", Budget(1e6, 1e-5), SkippingClock(), task.name) as ledger:
-        strategy = FedNodeStrategy(
+        strategy = DriverStrategy(
             task,
             enrolled.signer,
             lambda channel: node_of(channel, task, ledger),

@@ -43,8 +43,10 @@ class StateFiles:
             if not kept.exists():
                 write_whole(kept, data, 0o600)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            self._file(name).unlink(missing_ok=True)
-            self._file(name).hardlink_to(kept)
+            linked = self._file(name).with_suffix(".new")
+            linked.unlink(missing_ok=True)
+            linked.hardlink_to(kept)
+            linked.replace(self._file(name))
 
     def get(self, name: str) -> bytes | None:
         """The bytes under `name`, or None."""
