@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fednode import flower
     from fednode.errors import FednodeError
+    from fednode.front import flower
     from fednode.front.comparison import compare
     from fednode.front.models import prepare_model
     from fednode.front.own_training import gradient_sum, local_update
@@ -47,7 +47,7 @@ _WHERE = {
 def __getattr__(name: str) -> object:
     # imported when used: the command line and members need none of it
     if name == "flower":
-        return import_module("fednode.flower")
+        return import_module("fednode.front.flower")
     if name not in _WHERE:
         raise AttributeError(f"module 'fednode' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -9,7 +9,7 @@ from kit.smallrun import InsecureLiar, report_of, small_run, small_settings
 
 from fednode.assemble import inprocess_run as running
 from fednode.assemble.inprocess_run import run_inproc
-from fednode.assemble.planning import plan_run
+from fednode.assemble.planning import plan_task
 from fednode.assemble.run_result import RunResult
 from fednode.assemble.serve import node_app
 from fednode.assemble.session import Environment
@@ -76,11 +76,11 @@ def test_an_opening_that_fails_its_check(tmp_path):
 
 
 def test_a_budget_that_is_spent(tmp_path, monkeypatch):
-    def poorer(settings):
-        plan = plan_run(settings)
+    def poorer(settings, workload):
+        plan = plan_task(settings, workload)
         return replace(plan, budget=Budget(plan.budget.epsilon * 0.8, plan.budget.delta))
 
-    monkeypatch.setattr(running, "plan_run", poorer)
+    monkeypatch.setattr(running, "plan_task", poorer)
     report = check_ended(small_run(tmp_path, PLAIN, rounds=2), BudgetExhausted, "budget-spent", 1)
     assert [entry["outcome"] for entry in report["rounds"]] == ["released"]
     assert report["guarantee"]["epsilon"] <= report["guarantee"]["epsilon_limit"]
