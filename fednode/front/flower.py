@@ -7,17 +7,19 @@ A simulation needs one node for each client and for each of the key holders, 5 u
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fednode.assemble.study import Arrays, Workload
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, PeerFault
 from fednode.front.data import client_data
 from fednode.front.python_study import ModelTest
 from fednode.front.run import parameters_in
-from fednode.front.task import Task, loaded
+from fednode.front.task import Task, layout_of, loaded
 from fednode.front.training import clipped_sum
+from fednode.protocol.cohort import Cohort
 from fednode.server import (
     ArrayRecord,
     ConfigRecord,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
+_ANY = 1000
+"""Clients of a run, where a member need not know how many there are."""
 _INSTEAD = {
     "fraction_train": "every client is asked in every round, or in options={'rounds_per_client': k}",
     "fraction_evaluate": "clients do not evaluate; give start an evaluate_fn, or server_app a test set",
@@ -123,7 +127,8 @@ def client_app(task: Task, data: Callable[[Context], Any] | None = None) -> Priv
     Without `data`, write the training function yourself: `@app.train()` may return an ordinary reply of FedAvg, the
     trained arrays, with unit client; how far they moved is clipped, noised and sealed before it leaves.
     """
-    app = PrivateApp(MemberParts(), lambda node, run: _member_config(task, node, run))
+    layout = layout_of(task.model)
+    app = PrivateApp(MemberParts(layout=lambda _: layout), lambda node, run: _member_config(task, node, run))
     if data is not None:
         app.trains(lambda place, arrays, clip: _trained(task, data, place, arrays, clip))
     return app
@@ -131,7 +136,7 @@ def client_app(task: Task, data: Callable[[Context], Any] | None = None) -> Priv
 
 def _trained(task: Task, data: Callable[[Any], Any], place: NodeContext, arrays: Arrays, clip: float) -> "ClippedSum":
     records = client_data(data(place), task.unit, "this client's data")
-    return clipped_sum(task, loaded(task.module(), arrays), records, clip, _settings(task, place.run, 2))
+    return clipped_sum(task, loaded(task.module(), arrays), records, clip, _settings(task, place.run, _ANY))
 
 
 def _served(task: Task, grid: Grid, context: Context, test: "ModelTest | _Evaluated") -> Path | None:
@@ -140,8 +145,13 @@ def _served(task: Task, grid: Grid, context: Context, test: "ModelTest | _Evalua
     from fednode.assemble.serve import serve
 
     given = dict(context.run_config)
-    nodes = len(list(grid.get_node_ids()))
-    settings = _settings(task, given, nodes - int(str(task.options.get("holders", 5))))
+    if given.get("cohort"):
+        # `serve` verifies it, and says what is wrong with it
+        with suppress(OSError, PeerFault):
+            cohort = Cohort.from_bytes(Path(str(given["cohort"])).read_bytes())
+            given |= {"clients": len(cohort.clients), "holders": len(cohort.holders)}
+    holders = int(str(given.get("holders", task.options.get("holders", 5))))
+    settings = _settings(task, given, len(list(grid.get_node_ids())) - holders)
     workload = _workload(task, settings)
     if given.get("dry-run") is True:
         print(plan_task(settings, workload))  # noqa: T201 - Flower streams it to who submitted the run
@@ -166,7 +176,9 @@ def _settings(task: Task, run: Mapping[str, object], clients: int) -> RunSetting
 
 
 def _member_config(task: Task, node: Mapping[str, object], run: Mapping[str, object]) -> dict[str, Any]:
-    """The run config that a member of a simulation needs: every setting."""
+    """The run config that a member of a simulation needs: every setting. One with its own keys needs none."""
+    if node.get("key-folder"):
+        return dict(run)
     holders = int(str(run.get("holders", task.options.get("holders", 5))))
     clients = int(str(node.get("num-partitions", holders + 2))) - holders
     return {**to_run_config(_settings(task, run, clients)), **run}

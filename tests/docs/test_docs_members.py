@@ -11,6 +11,8 @@ from kit.clocks import FakeClock
 
 from fednode.cli import main
 from fednode.errors import PeerFault
+from fednode.front.data import client_data
+from fednode.front.training import clipped_sum
 from fednode.inproc import InProcGrid, run_in_process
 from fednode.observer import Observer, StopFlag
 from fednode.protocol.cohort import Cohort
@@ -86,7 +88,7 @@ def test_the_client_app_that_it_shows_trains(messages, monkeypatch):
     app = shown(CLIENT)["app"]
     monkeypatch.setattr("fednode_clients.app.build_app", lambda *_: app)
     x = np.random.default_rng(1).standard_normal((30, 64)).astype(np.float32)
-    np.savez("mine.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
+    np.savez("mine.npz", inputs=x, targets=(x[:, 0] > 0).astype(np.int64))
     result = run_inproc(RunSettings.model_validate({**messages, "clients": 4}), Observer(), StopFlag())
     assert result.error is None
     assert [len(entry.survivors) for entry in result.record.released] == [4]
@@ -100,10 +102,10 @@ def test_its_limits_are_those_of_a_member_without_any():
 
 
 def test_the_local_training_of_the_page_is_a_clipped_update_of_the_client_unit():
-    rows = torch.utils.data.TensorDataset(torch.ones(4, 3), torch.tensor([0, 1, 1, 1]))
-    page = {"my_model": lambda: torch.nn.Linear(3, 2), "my_records": lambda: rows}
+    page = {"my_model": lambda: torch.nn.Linear(3, 2), "my_records": list}
     exec(LOCAL, page)  # noqa: S102 - the page's own code
-    arrays = {"weight": np.zeros((2, 3), np.float32), "bias": np.zeros(2, np.float32)}
-    update = page["train"](None, arrays, 1e-3)
+    records = client_data((np.ones((4, 3), np.float32), np.array([0, 1, 1, 1])), "client", "mine")
+    task = page["task"]
+    update = clipped_sum(task, task.module(), records, 1e-3, task.settings(3))
     assert (update.unit, update.clip, update.vector.shape) == ("client", 1e-3, (8,))
-    assert 0.0 < np.linalg.norm(update.vector) <= 1e-3
+    assert 0.0 < np.linalg.norm(update.vector) <= 1e-3 and task.settings(3).proximal == 0.01
