@@ -19,6 +19,7 @@ from kit.crypto.attacker import real_cohort
 from kit.overheard import Overheard, Said, offered
 
 from fednode.protocol.model import Layout
+from fednode_clients.app import PrivateApp
 from fednode_clients.client import client as client_module
 from fednode_clients.client.privatise import bound
 from fednode_clients.limits import MemberLimits
@@ -26,7 +27,7 @@ from fednode_clients.training import gradients
 from fednode_clients.training.gradients import clipped_gradient_sum
 
 (CLIENT,) = re.findall(
-    r"```python\n(import numpy.*?)```",
+    r"```python\n(import fednode\nimport numpy.*?)```",
     (Path(__file__).resolve().parents[3] / "docs/members.md").read_text(encoding="utf-8"),
     re.DOTALL,
 )
@@ -66,10 +67,11 @@ def visible(said: list[Said]) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def documented(monkeypatch):
-    """The layout and the training function that it gives to `build_app`."""
+    """The layout and the training function of the app."""
     given = []
-    monkeypatch.setattr("fednode_clients.app.build_app", lambda *parts: given.append(parts))
-    exec(compile(CLIENT, "docs/members.md", "exec"), {})  # noqa: S102 - it is our own
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateApp, "trains", lambda app, train: given.append((app._members._parts, train)))
+        exec(compile(CLIENT, "docs/members.md", "exec"), {})  # noqa: S102 - it is our own
     ((parts, train),) = given
     return parts.layout(None), train
 
@@ -100,7 +102,7 @@ def everybody(documented, offer, root: Path, held: Held, layout: Layout | None =
         home = root / f"home-{names[place.partition()]}"
         home.mkdir()
         if (mine := held[names[place.partition()]]) is not None:
-            np.savez(home / "mine.npz", x=mine[0], y=mine[1])
+            np.savez(home / "mine.npz", inputs=mine[0], targets=mine[1])
         with chdir(home):
             return train(place, arrays, clip)
 
