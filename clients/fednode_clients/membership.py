@@ -40,6 +40,16 @@ class NodeContext:
     node: Config
     run: Config
 
+    @property
+    def node_config(self) -> Config:
+        """The SuperNode's own, by the name that Flower's context has for it."""
+        return self.node
+
+    @property
+    def run_config(self) -> Config:
+        """The run's, by the name that Flower's context has for it."""
+        return self.run
+
     def partition(self) -> int:
         """The number that Flower gave this node among its siblings. Raises `ConfigError`."""
         value = self.node.get("partition-id")

@@ -145,11 +145,13 @@ def moved_mod(message: Message, context: Context, call_next: Call) -> Message:
     then zeros are sent, and the member's log says why.
     """
     before, reply = arrays_of(message.content), call_next(message, context)
-    if not reply.has_content() or _SUM in reply.content or ARRAYS not in reply.content:
+    if not reply.has_content():
         return reply
     metrics = {name for record in reply.content.metric_records.values() for name in record} - {"num-examples"}
     if metrics:
         raise ConfigError(f"{', '.join(sorted(metrics))}: metrics would leave without noise; return arrays alone")
+    if _SUM in reply.content or ARRAYS not in reply.content:
+        return reply
     layout, after = Layout.of(before), arrays_of(reply.content)
     if not before.keys() <= after.keys():
         raise ConfigError(f"the reply lacks {', '.join(sorted(before.keys() - after.keys()))} of the trained arrays")

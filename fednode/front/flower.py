@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fednode.assemble.study import Arrays, Workload
-from fednode.errors import ConfigError, PeerFault
+from fednode.errors import ConfigError, Interrupted, PeerFault
 from fednode.front.data import client_data
 from fednode.front.python_study import ModelTest
 from fednode.front.run import parameters_in
@@ -94,11 +94,12 @@ class FedNodeStrategy(Strategy):
                 "give Task(rounds=...) and leave num_rounds out"
             )
         start = {name: array.numpy() for name, array in initial_arrays.items()}
-        loaded(self._task.model, start)
-        test = _Evaluated(evaluate_fn) if evaluate_fn else ModelTest(self._task, None)
-        folder = _served(self._task, grid, self._context, test)
-        result = Result()
-        result.arrays = to_arrays(parameters_in(folder)) if folder is not None else initial_arrays
+        task, result = replace(self._task, model=loaded(self._task.module(), start)), Result()
+        test = _Evaluated(evaluate_fn, result) if evaluate_fn else ModelTest(task, None)
+        folder = _served(task, grid, self._context, test)
+        if folder is None:
+            raise Interrupted("the plan is printed, and nothing was trained: dry-run is on in the run config")
+        result.arrays = to_arrays(parameters_in(folder))
         return result
 
     def configure_train(self, *_: object, **__: object) -> Any:
@@ -121,8 +122,10 @@ def server_app(task: Task, test: Any = None) -> ServerApp:
     return build_server_app(main)
 
 
-def client_app(task: Task, data: Callable[[Context], Any] | None = None) -> PrivateApp:
+def client_app(task: Task, data: Callable[[NodeContext], Any] | None = None) -> PrivateApp:
     """A ClientApp of clients and key holders, which trains on what `data(context)` gives, as `simulate` takes it.
+
+    `context` has the `run_id`, `node_config` and `run_config` of Flower's.
 
     Without `data`, write the training function yourself: `@app.train()` may return an ordinary reply of FedAvg, the
     trained arrays, with unit client; how far they moved is clipped, noised and sealed before it leaves.
@@ -134,7 +137,9 @@ def client_app(task: Task, data: Callable[[Context], Any] | None = None) -> Priv
     return app
 
 
-def _trained(task: Task, data: Callable[[Any], Any], place: NodeContext, arrays: Arrays, clip: float) -> "ClippedSum":
+def _trained(
+    task: Task, data: Callable[[NodeContext], Any], place: NodeContext, arrays: Arrays, clip: float
+) -> "ClippedSum":
     records = client_data(data(place), task.unit, "this client's data")
     return clipped_sum(task, loaded(task.module(), arrays), records, clip, _settings(task, place.run, _ANY))
 
@@ -187,13 +192,15 @@ def _member_config(task: Task, node: Mapping[str, object], run: Mapping[str, obj
 class _Evaluated:
     """The evaluation function of an app, in the place of a test set."""
 
-    def __init__(self, evaluate: EvaluateFn) -> None:
-        self._evaluate, self._number = evaluate, 0
+    def __init__(self, evaluate: EvaluateFn, result: Result) -> None:
+        self._evaluate, self._result, self._number = evaluate, result, 0
 
     def hits(self, arrays: Arrays) -> Mapping[str, tuple[int, int]]:
         """Its accuracy, of a million; nothing if it measures none."""
         self._number += 1
         metrics = self._evaluate(self._number, to_arrays(arrays))
+        if metrics is not None:
+            self._result.evaluate_metrics_serverapp[self._number] = metrics
         found = None if metrics is None else metrics.get("accuracy")
         return {} if not isinstance(found, float | int) else {"all": (round(found * 1_000_000), 1_000_000)}
 

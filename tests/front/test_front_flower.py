@@ -6,10 +6,14 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 import fednode
-from fednode.errors import ConfigError
+from fednode.errors import ConfigError, Interrupted
 from fednode.inproc import InProcGrid, run_in_process
 from fednode.members import member_names
+from fednode.protocol.model import Layout
+from fednode.records import to_arrays
 from fednode.server import build_server_app
+from fednode_clients.mods import gradient_sum, moved_mod, read_sum
+from fednode_clients.training.local import LocalUpdate
 
 RNG = np.random.default_rng(0)
 DATA = [(RNG.normal(size=(40, 6)).astype(np.float32), RNG.integers(0, 3, 40)) for _ in range(3)]
@@ -34,7 +38,7 @@ def test_two_lines_are_an_app(unit, tmp_path, monkeypatch):
     sizes = {} if unit == "client" else {"records": 120, "max_records": 40}
     task = _task(unit=unit, **sizes)
     server = fednode.flower.server_app(task, test=DATA[0])
-    client = fednode.flower.client_app(task, data=lambda place: DATA[place.partition()])
+    client = fednode.flower.client_app(task, data=lambda context: DATA[context.node_config["partition-id"]])
     (folder,) = _run(server, client, tmp_path, monkeypatch)
     run = fednode.load(folder, task)
     assert len(run.record.released) == 1 and run.accuracy is not None and (folder / "report.html").exists()
@@ -60,7 +64,12 @@ def _ported(task, metrics, results):
 
     def main(grid, context):
         strategy = fednode.flower.FedNodeStrategy(task, context)
-        results.append(strategy.start(grid, ArrayRecord(task.model.state_dict()), num_rounds=1))
+
+        def evaluate(number, arrays):
+            return MetricRecord({"accuracy": 0.5, "more": 2.0})
+
+        start = ArrayRecord(task.model.state_dict())
+        results.append(strategy.start(grid, start, num_rounds=1, evaluate_fn=evaluate))
 
     return build_server_app(main), app
 
@@ -72,6 +81,33 @@ def test_an_ordinary_reply_is_how_far_the_arrays_moved_and_metrics_are_refused(m
     log = (folder / "run.log").read_text()
     assert ("training failed" in log) is not moves
     assert set(results[0].arrays) == {"weight", "bias"}
+    assert dict(results[0].evaluate_metrics_serverapp[1]) == {"accuracy": 0.5, "more": 2.0}
+    assert fednode.load(folder).accuracy == 0.5
+
+
+def test_a_dry_run_of_a_strategy_saves_no_untrained_model(tmp_path, monkeypatch, capsys):
+    task = _task(unit="client")
+    server, client = _ported(task, {}, [])
+    with pytest.raises(Interrupted):
+        _run(server, client, tmp_path, monkeypatch, **{"dry-run": True})
+    assert "epsilon" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("reply", ["arrays", "sum"])
+def test_what_is_sealed_is_how_far_the_arrays_moved(reply):
+    arrays = {"weight": np.ones((2, 3), np.float32)}
+    content = RecordDict({"arrays": to_arrays(arrays), "terms": ConfigRecord({"clip": 1.0})})
+    asked = Message(content, dst_node_id=1, message_type="train")
+
+    def call(message, context):
+        moved = {"weight": np.ones((2, 3), np.float32) - 0.25}
+        given = {"arrays": to_arrays(moved), "num": MetricRecord({"num-examples": 4})}
+        if reply == "sum":
+            return Message(gradient_sum(LocalUpdate(np.full(6, 0.25), 1.0), arrays), reply_to=message)
+        return Message(RecordDict(given), reply_to=message)
+
+    total = read_sum(moved_mod(asked, None, call), Layout.of(arrays))
+    assert (total.unit, total.clip) == ("client", 1.0) and np.allclose(total.vector, 0.25)
 
 
 @pytest.mark.parametrize(
