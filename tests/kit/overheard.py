@@ -106,7 +106,7 @@ def offering(
             chunk.id: arrays[chunk.array].reshape(-1)[chunk.first : chunk.first + chunk.count]
             for chunk in true.chunks()
         }
-    own = {name: value for name, value in changes.items() if name in RoundSpec.__slots__}
+    own = {name: value for name, value in changes.items() if name in RoundSpec.__dataclass_fields__}
     terms = {name: value for name, value in changes.items() if name not in own}
     spec = replace(spec, terms=replace(spec.terms, **terms), **own)  # type: ignore[arg-type]
     return Request(
