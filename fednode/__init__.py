@@ -1,7 +1,7 @@
 """FedNode: a federated-learning aggregation node.
 
 task = fednode.Task(model, loss=torch.nn.functional.cross_entropy, unit="record", epsilon=2.0, rounds=20)
-run = fednode.simulate(task, clients=[(x1, y1), (x2, y2)], test=(xt, yt))
+run = fednode.simulate(task, clients=[(x1, y1), (x2, y2), (x3, y3)], test=(xt, yt))
 """
 
 from importlib import import_module

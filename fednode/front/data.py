@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,8 +84,10 @@ def as_arrays(part: Any) -> Any:
             return (leaf.float() if leaf.dtype is torch.bfloat16 else leaf).numpy()
         return np.asarray(leaf) if hasattr(leaf, "__array__") else leaf
 
-    if isinstance(part, list) and part and not isinstance(part[0], list | np.ndarray | torch.Tensor):
-        return np.asarray(part)
+    if isinstance(part, list) and part and not isinstance(part[0], dict | np.ndarray | torch.Tensor):
+        # numbers, or rows of numbers; ragged ones are no array
+        with suppress(ValueError):
+            return np.asarray(part)
     return tree_map(array, part)
 
 

@@ -51,6 +51,7 @@ def test_tensors_datasets_and_loaders_are_the_same_records(tmp_path):
     dataset = TensorDataset(*tensors)
     given = [(x, y), tensors, dataset, DataLoader(dataset, batch_size=5)]
     assert len({digest([client_data(one, "record", "client 0")]) for one in given}) == 1
+    assert np.array_equal(client_data((x.tolist(), y.tolist()), "record", "client 0").inputs, x)
 
 
 def test_a_simulation_and_the_command_line_release_the_same_bits(tmp_path):
