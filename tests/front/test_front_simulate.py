@@ -42,7 +42,7 @@ def test_a_module_is_trained(unit, tmp_path):
     assert [one.round for one in seen] == run.history["round"] == [1, 2]
     assert run.accuracy == pytest.approx((run.predict(_records(50, 99)[0]) == _records(50, 99)[1]).mean())
     assert not torch.equal(run.model[0].weight, task.model[0].weight)
-    assert run.report().exists()
+    assert run.report().exists() and list(run.rounds.to_pandas()["round"]) == [1, 2]
 
 
 def test_tensors_datasets_and_loaders_are_the_same_records(tmp_path):
