@@ -1,6 +1,5 @@
 """What a member computes with a task's module: its clipped sum, and what the module gives."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,7 @@ def _moved(
 ) -> "LocalUpdate":
     import torch
 
-    from fednode_clients.training.local import LocalTraining, local_update
+    from fednode_clients.training.local import LocalTraining, ShuffledBatches, local_update
     from fednode_clients.training.models import kind_of
     from fednode_clients.training.records import arguments, as_tensors, taken
 
@@ -47,26 +46,15 @@ def _moved(
     tensors = as_tensors((data.inputs, data.targets), dtype or torch.float32, device)
     loss = task.loss or partial(torch.nn.functional.cross_entropy, reduction="none")
 
-    def mean_loss(model: "torch.nn.Module", part: "torch.Tensor") -> "torch.Tensor":
-        inputs, targets = taken(tensors, part.numpy())
+    def mean_loss(model: "torch.nn.Module", part: "tuple[torch.Tensor]") -> "torch.Tensor":
+        inputs, targets = taken(tensors, part[0].numpy())
         positional, named = arguments(inputs)
         return loss(model(*positional, **named), targets).mean()
 
     make = task.optimiser or partial(torch.optim.SGD, lr=settings.local_rate)
     training = LocalTraining(make, settings.local_epochs, proximal=settings.proximal, loss=mean_loss)
-    return local_update(module, _Shuffled(len(data), settings.local_batch), clip, training)
-
-
-class _Shuffled:
-    """Batches of row numbers, shuffled anew each time they are gone through."""
-
-    def __init__(self, count: int, size: int) -> None:
-        self._count, self._size = count, size
-
-    def __iter__(self) -> "Iterator[torch.Tensor]":
-        import torch
-
-        return iter(torch.split(torch.randperm(self._count), self._size))
+    rows = ShuffledBatches((torch.arange(len(data)),), settings.local_batch)
+    return local_update(module, rows, clip, training)
 
 
 def outputs_of(model: "torch.nn.Module", inputs: Any) -> NDArray[np.generic]:
